@@ -1,0 +1,3 @@
+from ssma.cli import main
+
+raise SystemExit(main())

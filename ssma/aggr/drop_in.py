@@ -1,0 +1,70 @@
+"""Putting an aggregation into a message-passing layer that exists."""
+
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+from torch_geometric.nn import DegreeScalerAggregation, GPSConv, MessagePassing
+from torch_geometric.nn.aggr import Aggregation
+
+from ssma.aggr.ssma import SSMAAggregation
+
+SOURCES = ("x", "key", "k")
+TARGETS = ("x", "query", "q")
+
+
+def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
+    """Makes a message-passing layer aggregate with ``aggr``, and lets attention slots see the layer's node features.
+
+    .. code-block:: python
+
+        conv = use_aggregation(GATConv(64, 8, heads=8), SSMAAggregation(in_channels=8, heads=8))
+
+    Args:
+        layer: Any PyG `MessagePassing` layer, or a `GPSConv`, whose inner layer is meant. A `PNAConv` mixes several
+            aggregations and its weights count them: build it with ``aggregators=[..., aggr]``, then call this.
+        aggr: The aggregation; its ``in_channels`` and ``heads`` are those of the layer's messages.
+
+    Returns:
+        The layer, changed in place.
+
+    Raises:
+        TypeError: If the layer passes no messages, or the aggregation is none.
+        ValueError: If the layer mixes aggregations and ``aggr`` is not one of them.
+    """
+    if not isinstance(aggr, Aggregation):
+        raise TypeError(f"use_aggregation got an aggregation of type {type(aggr).__name__} but expected a PyG Aggregation")
+    inner = layer.conv if isinstance(layer, GPSConv) else layer
+    if not isinstance(inner, MessagePassing):
+        raise TypeError(f"use_aggregation got {type(inner).__name__} but expected a PyG MessagePassing layer")
+    if isinstance(inner.aggr_module, DegreeScalerAggregation):
+        if all(module is not aggr for module in inner.aggr_module.modules()):
+            raise ValueError(f"{type(inner).__name__} mixes aggregations: build it with aggregators=[..., aggr]")
+    else:
+        inner.aggr = None
+        inner.aggr_module = aggr
+        inner.fuse = False
+    if _show_node_features not in inner._propagate_forward_pre_hooks.values():
+        inner.register_propagate_forward_pre_hook(_show_node_features)
+    return layer
+
+
+def _show_node_features(layer: MessagePassing, inputs: tuple[Tensor, Any, dict[str, Any]]) -> None:
+    """Hands what the layer propagates to the attention slots of its aggregation, for one call.
+
+    A plain function, so that a layer with it can be copied and pickled.
+    """
+    edge_index, _, propagated = inputs
+    source, target = _first(propagated, SOURCES), _first(propagated, TARGETS)
+    source = source[0] if isinstance(source, tuple | list) else source
+    target = target[1] if isinstance(target, tuple | list) else target
+    source_row = 0 if layer.flow == "source_to_target" else 1
+    if source_row == 1 and isinstance(_first(propagated, SOURCES), tuple | list):
+        source, target = _first(propagated, SOURCES)[1], _first(propagated, TARGETS)[0]
+    for module in layer.aggr_module.modules():
+        if isinstance(module, SSMAAggregation) and module.selection == "attention":
+            module.node_features = None if source is None else (source, target, edge_index[source_row])
+
+
+def _first(propagated: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((propagated[name] for name in names if propagated.get(name) is not None), None)

@@ -1,0 +1,251 @@
+"""Sequential Signal Mixing Aggregation."""
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import Linear, Parameter
+from torch_geometric.nn.aggr import Aggregation
+
+from ssma.aggr.selection import attention_slots, random_slots
+from ssma.aggr.spectrum import constant_map_spectrum, learned_map_spectrum, normalised_product, transformed_weight
+
+Selection = Literal["attention", "random"]
+Share = Literal["parameters", "rank"]
+
+
+class SSMAAggregation(Aggregation):
+    r"""Sequential Signal Mixing Aggregation from `"Sequential Signal Mixing Aggregation for Message Passing Graph
+    Neural Networks" <https://arxiv.org/abs/2409.19414>`_ (NeurIPS 2024).
+
+    A sum keeps the features of different neighbours apart: no product of two neighbours' features is in it. SSMA
+    reads each neighbour :math:`x \in \mathbb{R}^d` as the polynomial :math:`t - \sum_j x_j z^{j-1}`, multiplies the
+    polynomials of all neighbours, and maps the coefficients back to :math:`\mathbb{R}^d`. Multiplying polynomials is
+    convolving their coefficients, and that is a product in the Fourier domain:
+
+    1. *Selection* makes at most :math:`\kappa` slots of a neighbourhood: ``"attention"`` averages all messages
+       :math:`\kappa` times with learned weights (Eq. 7), ``"random"`` draws :math:`\kappa` of them without
+       replacement (and takes a fixed draw outside of training).
+    2. *Affine map*: a slot becomes an array of :math:`m_1 = \kappa + 1` by :math:`m_2 = \kappa (d - 1) + 1` with
+       :math:`-x` in row 0 and 1 at (1, 0) (Eq. 10).
+    3. *Product* of the slots' 2D Fourier transforms, the magnitude replaced by the geometric mean of the factors'
+       magnitudes, so that it does not explode with the number of slots.
+    4. *Compressor*: inverse transform and a (low-rank) linear map to :math:`\mathbb{R}^d`.
+
+    Neither the arrays nor their transforms are computed node by node: the transform of step 2 has a closed form and
+    that of step 4 is applied to the compressor's weights.
+
+    A node without messages gets a constant, the compressor applied to the unit impulse (the empty product). The
+    inner part runs in float32 (float64 for float64 inputs); the result has the dtype of the messages. The result
+    does not depend on the order of a node's messages, except in random selection where a node has more than kappa.
+
+    Attention scores see what the layer propagates, :math:`\mathrm{LeakyReLU}(a_k^\top h_i + b_k^\top h_j)`, when the
+    aggregation was put into the layer by :func:`ssma.aggr.use_aggregation`. Called alone, there are no node features:
+    the message takes the place of :math:`h_j`, and the term of :math:`h_i` is left out.
+
+    .. code-block:: python
+
+        from torch_geometric.nn import GCNConv
+        from ssma.aggr import SSMAAggregation, use_aggregation
+
+        conv = use_aggregation(GCNConv(64, 64), SSMAAggregation(in_channels=64, kappa=4))
+        out = conv(x, edge_index)
+
+    Args:
+        in_channels: Width :math:`d` of a message (of one head).
+        kappa: Number of slots :math:`\kappa`, at least 1.
+        selection: ``"attention"`` or ``"random"``.
+        compression: Size of the compressor in (0, 1]; 1 is the full linear map.
+        heads: Heads (GAT) or towers (PNA) of a message; each is aggregated by itself, with shared weights.
+        learn_affine: Train the affine map, starting from the constant one.
+        temperature: Divides the attention scores.
+        compression_of: What ``compression`` is a share of: ``"parameters"`` of the full map, rank =
+            ceil(compression * m d / (m + d)) with m = m1 m2, as in the authors' code; or ``"rank"``, rank =
+            ceil(compression * m), as in the paper's text.
+        attention_channels: Width of the node features that the attention scores see, all heads together; ``heads *
+            in_channels`` by default.
+
+    Shapes:
+        - **input:** messages :math:`(E, d)`, :math:`(E, heads \cdot d)` or :math:`(E, heads, d)`
+        - **output:** as the input, with the number of nodes in place of :math:`E`
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        kappa: int = 4,
+        selection: Selection = "attention",
+        compression: float = 0.25,
+        heads: int = 1,
+        learn_affine: bool = False,
+        temperature: float = 1.0,
+        compression_of: Share = "parameters",
+        attention_channels: int | None = None,
+    ) -> None:
+        super().__init__()
+        for name, value in (("in_channels", in_channels), ("kappa", kappa), ("heads", heads)):
+            if value < 1:
+                raise ValueError(f"SSMAAggregation got {name}={value} but expected at least 1")
+        for name, choice, allowed in (("selection", selection, Selection), ("compression_of", compression_of, Share)):
+            if choice not in get_args(allowed):
+                raise ValueError(f"SSMAAggregation got {name}={choice!r} but expected one of {get_args(allowed)}")
+        if not 0 < compression <= 1:
+            raise ValueError(f"SSMAAggregation got compression={compression} but expected 0 < compression <= 1")
+        if temperature <= 0:
+            raise ValueError(f"SSMAAggregation got temperature={temperature} but expected it above 0")
+        self.in_channels = in_channels
+        self.kappa = kappa
+        self.selection = selection
+        self.compression = compression
+        self.heads = heads
+        self.learn_affine = learn_affine
+        self.temperature = temperature
+        self.compression_of = compression_of
+        self.m1 = kappa + 1
+        self.m2 = kappa * (in_channels - 1) + 1
+        self.rank = self._rank()
+
+        m = self.m1 * self.m2
+        rows = in_channels if self.rank is None else self.rank
+        self.weight = Parameter(torch.empty(rows, self.m1, self.m2))
+        self.expand = None if self.rank is None else Parameter(torch.empty(in_channels, self.rank))
+        self.bias = Parameter(torch.empty(in_channels))
+        self.affine_weight = Parameter(torch.empty(in_channels, self.m1, self.m2)) if learn_affine else None
+        self.affine_bias = Parameter(torch.empty(self.m1, self.m2)) if learn_affine else None
+        self.attention_channels = heads * in_channels if attention_channels is None else attention_channels
+        attends = selection == "attention"
+        self.source_score = Linear(self.attention_channels, heads * kappa) if attends else None
+        self.target_score = Linear(self.attention_channels, heads * kappa) if attends else None
+        self._fan_in = m
+        self.node_features: tuple[Tensor, Tensor | None, Tensor] | None = None
+        self.reset_parameters()
+
+    def _rank(self) -> int | None:
+        if self.compression == 1:
+            return None
+        m, d = self.m1 * self.m2, self.in_channels
+        return math.ceil(self.compression * (m if self.compression_of == "rank" else m * d / (m + d)))
+
+    def reset_parameters(self) -> None:
+        """Draws new weights (uniform, like `torch.nn.Linear`) and puts the affine map back to the constant one."""
+        _uniform(self.weight, self._fan_in)
+        _uniform(self.bias, self._fan_in if self.rank is None else self.rank)
+        if self.expand is not None:
+            _uniform(self.expand, self.rank)
+        if self.affine_weight is not None:
+            with torch.no_grad():
+                self.affine_weight.zero_()
+                diagonal = torch.arange(self.in_channels, device=self.affine_weight.device)
+                self.affine_weight[diagonal, 0, diagonal] = -1
+                self.affine_bias.zero_()
+                self.affine_bias[1, 0] = 1
+        for score in (self.source_score, self.target_score):
+            if score is not None:
+                score.reset_parameters()
+        self.node_features = None
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+    ) -> Tensor:
+        """Aggregates messages.
+
+        Args:
+            x: Messages.
+            index: Target node of each message, in any order, ``[E]``; this or ``ptr`` is needed.
+            ptr: Borders of the nodes in messages that are sorted by target, ``[dim_size + 1]``.
+            dim_size: Number of nodes.
+            dim: Dimension of the messages, the first one.
+        """
+        features, self.node_features = self.node_features, None
+        message = self._as_heads(x, dim)
+        if ptr is not None:
+            dim_size = ptr.numel() - 1
+            index = torch.arange(dim_size, device=x.device).repeat_interleave(ptr.diff())
+        if dim_size is None:
+            dim_size = int(index.max()) + 1 if index.numel() else 0
+        with torch.autocast(x.device.type, enabled=False):
+            inner = message if message.dtype == torch.float64 else message.float()
+            if self.selection == "random":
+                slots, filled = random_slots(inner, index, dim_size, self.kappa, self.training)
+            else:
+                slots, filled = attention_slots(inner, self._scores(inner, index, features), index, dim_size)
+            out = self._compress(self._product(slots, filled))
+        return out.to(x.dtype).view(dim_size, *x.shape[1:])
+
+    def _as_heads(self, x: Tensor, dim: int) -> Tensor:
+        if x.dim() not in (2, 3) or dim % x.dim() != 0:
+            raise ValueError(
+                f"SSMAAggregation got messages of shape {tuple(x.shape)} and dim={dim} but expected [E, channels] or "
+                f"[E, heads, channels] with the messages in the first dimension"
+            )
+        expected = [(self.heads, self.in_channels)] if x.dim() == 3 else [(self.heads * self.in_channels,)]
+        if tuple(x.shape[1:]) not in expected:
+            raise ValueError(
+                f"SSMAAggregation got messages of shape {tuple(x.shape)} but expected heads={self.heads} times "
+                f"in_channels={self.in_channels}; build it with the heads and the width of the layer's messages"
+            )
+        return x.view(-1, self.heads, self.in_channels)
+
+    def _scores(self, message: Tensor, index: Tensor, features: tuple[Tensor, Tensor | None, Tensor] | None) -> Tensor:
+        """Returns attention scores, ``[E, heads, kappa]``."""
+        if features is None:
+            source, target, source_index = message, None, None
+        else:
+            source, target, source_index = features
+        score = self.source_score(self._score_input(source, message.dtype))
+        score = score if source_index is None else score[source_index]
+        if target is not None:
+            score = score + self.target_score(self._score_input(target, message.dtype))[index]
+        score = torch.nn.functional.leaky_relu(score) / self.temperature
+        return score.view(-1, self.heads, self.kappa)
+
+    def _score_input(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        x = x.flatten(1).to(dtype)
+        if x.size(1) != self.attention_channels:
+            raise ValueError(
+                f"SSMAAggregation got node features of width {x.size(1)} but its attention scores expected "
+                f"{self.attention_channels}; build it with attention_channels={x.size(1)}"
+            )
+        return x
+
+    def _product(self, slots: Tensor, filled: Tensor) -> Tensor:
+        """Returns the normalised product of the slots' spectra, ``[N, heads, m1, half(m2)]``."""
+        present = torch.arange(self.kappa, device=slots.device) < filled.unsqueeze(1)  # [N, kappa]
+        factors, scales = [], []
+        for k in range(self.kappa):
+            slot = slots[:, k]  # [N, heads, d]
+            if self.affine_weight is None:
+                factor = constant_map_spectrum(slot, self.m1, self.m2)
+            else:
+                factor = learned_map_spectrum(slot, self.affine_weight, self.affine_bias)
+            absent = ~present[:, k, None, None, None]
+            scale = slot.detach().abs().amax(-1).clamp(min=1)[..., None, None]
+            scales.append(scale.masked_fill(absent, 1))
+            factors.append((factor / scale).masked_fill(absent, 1))
+        return normalised_product(factors, scales, filled[:, None, None, None])
+
+    def _compress(self, spectrum: Tensor) -> Tensor:
+        """Returns the compressed inverse transform, ``[N, heads, d]``."""
+        weight = transformed_weight(self.weight.to(spectrum.real.dtype))
+        out = torch.view_as_real(spectrum).flatten(2) @ weight
+        if self.expand is not None:
+            out = out @ self.expand.to(out.dtype).t()
+        return out + self.bias.to(out.dtype)
+
+    def __repr__(self) -> str:
+        rank = "full" if self.rank is None else self.rank
+        return (
+            f"{type(self).__name__}({self.in_channels}, kappa={self.kappa}, selection={self.selection}, "
+            f"heads={self.heads}, rank={rank}, learn_affine={self.learn_affine})"
+        )
+
+
+def _uniform(parameter: Parameter, fan_in: int) -> None:
+    bound = 1 / math.sqrt(fan_in)
+    torch.nn.init.uniform_(parameter, -bound, bound)

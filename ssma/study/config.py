@@ -1,0 +1,243 @@
+"""The study file, typed. Unknown keys are refused, every error is reported at once with its path."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, Field, PositiveInt, ValidationError
+
+from ssma.errors import StudyError
+from ssma.study.settings import ModelSettings, Strict, TrainingSettings
+
+Values = Annotated[list[Any], Field(min_length=1)]
+
+
+class Range(Strict):
+    """A range to search: integers where both ends are integers, else real numbers."""
+
+    low: int | float
+    """Smallest value."""
+    high: int | float
+    """Largest value."""
+    log: bool = False
+    """Search the exponent."""
+
+
+class Splits(Strict):
+    """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest."""
+
+    folds: Annotated[int, Field(ge=3)] = 10
+    """Number of folds."""
+    scheme: Literal["stratified", "shuffle"] = "stratified"
+    """`shuffle` is the unstratified one of the paper's code."""
+    seed: int = 0
+    """Seed of the shuffle."""
+    use: PositiveInt | None = None
+    """Use the first so many splits only; all by default."""
+
+
+class Dataset(Strict):
+    """What every data set has."""
+
+    fixed: dict[str, Any] = {}
+    """Settings of every arm on this data set, e.g. `model.readout: sum`."""
+    splits: Splits | None = None
+    """Instead of the study's splits."""
+
+
+class SyntheticDataset(Dataset):
+    """A task generated from a seed."""
+
+    source: Literal["synthetic"]
+    task: Literal[
+        "product_classification", "product_regression", "typed_classification", "node_classification", "multilabel"
+    ]
+    """What is to be predicted."""
+    num_graphs: PositiveInt | None = None
+    """Graphs (not for node_classification, which is one graph)."""
+    num_nodes: PositiveInt = 16
+    """Mean number of nodes of a graph."""
+    num_features: PositiveInt = 4
+    """Features of a node (not used by typed_classification)."""
+    degree: PositiveInt = 4
+    """Mean number of neighbours."""
+    seed: int = 0
+    """Seed of the generator."""
+
+
+class TUDataset(Dataset):
+    """A data set of the TU collection, through PyG."""
+
+    source: Literal["tu"]
+    name: str | None = None
+    """Name in the collection; the key in `datasets` by default."""
+    node_attributes: bool = False
+    """Add the continuous node attributes."""
+    features: Literal["labels", "degree", "constant", "random"] = "labels"
+    """Node features: the set's own labels, or made ones for a set that has none."""
+
+
+class Ablation(Strict):
+    """A named comparison: data sets x layers x the axes' values."""
+
+    title: str | None = None
+    """Heading in the report."""
+    axes: Annotated[dict[str, Values], Field(min_length=1)]
+    """Setting -> values, e.g. `ssma.kappa: [2, 3, 4]`; `aggregator` is a setting too."""
+    fixed: dict[str, Any] = {}
+    """Settings that all its arms share."""
+    datasets: list[str] | None = None
+    """Data sets; all by default."""
+    layers: list[str] | None = None
+    """Layers; all by default."""
+
+
+class Tune(Strict):
+    """The search of every arm; judged on validation."""
+
+    trials: PositiveInt = 8
+    """Configurations per arm (fewer where its space has fewer)."""
+    splits: PositiveInt | None = None
+    """Judge on the first so many splits; all by default."""
+    selection: Literal["validation", "per_split", "test"] = "validation"
+    """One configuration per arm, one per split, or (biased) the paper's choice by the test metric."""
+    prune: bool = True
+    """Stop a trial that is worse than the best one on the splits it has seen."""
+    space: dict[str, Annotated[list[Any], Field(min_length=2)] | Range] = {}
+    """Setting -> values or range. A setting that an arm fixes is not searched in it."""
+
+
+class Evaluate(Strict):
+    """The fits behind the reported numbers: the chosen configuration with fresh seeds, on every split."""
+
+    repeats: PositiveInt = 1
+    """Seeds per split."""
+
+
+class Data(Strict):
+    """Where raw data come from."""
+
+    mirror: str | None = None
+    """Folder with raw data sets; else the variable SSMA_DATA_MIRROR; else they are downloaded."""
+
+
+class Track(Strict):
+    """MLflow."""
+
+    enabled: bool = True
+    """Log to MLflow while the study runs."""
+    uri: str | None = None
+    """Tracking server; a SQLite store beside the results by default."""
+
+
+class Study(Strict):
+    """A study: the whole experiment in one file."""
+
+    study: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    """Name; results go to results/<study>, the report to reports/<study>."""
+    title: str = ""
+    """Heading of the report."""
+    seed: int = 0
+    """Seed of seeds."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where fits run."""
+    datasets: Annotated[
+        dict[str, Annotated[SyntheticDataset | TUDataset, Field(discriminator="source")]], Field(min_length=1)
+    ]
+    """Label -> data set."""
+    layers: Annotated[list[str], Field(min_length=1)]
+    """Message-passing layers."""
+    aggregators: dict[str, dict[str, Any]] = {}
+    """Name -> options where they differ from the defaults; `class: dotted.path` adds an aggregator of one's own."""
+    ablations: Annotated[dict[str, Ablation], Field(min_length=1)]
+    """Name -> comparison."""
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    splits: Splits = Splits()
+    tune: Tune = Tune()
+    evaluate: Evaluate = Evaluate()
+    data: Data = Data()
+    track: Track = Track()
+
+
+def load_study(path: Path) -> Study:
+    """Reads a study file (YAML).
+
+    Raises:
+        StudyError: If it cannot be read, or with every error in it and its path.
+    """
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise StudyError(f"{path}: cannot be read as a study file: {error}") from error
+    if not isinstance(raw, dict):
+        raise StudyError(f"{path}: a study file is a table of keys, got {type(raw).__name__}")
+    return parse_study(raw)
+
+
+def parse_study(raw: dict[str, Any]) -> Study:
+    """Returns the typed study of a parsed file (or of Snakemake's config).
+
+    Raises:
+        StudyError: With every error at once, each with its path.
+    """
+    try:
+        return Study.model_validate(raw)
+    except ValidationError as error:
+        raise study_error([_sentence(item, raw) for item in error.errors()]) from error
+
+
+def study_error(sentences: Sequence[str]) -> StudyError:
+    """Returns one error for all that is wrong in a study file."""
+    count = f"{len(sentences)} error{'s' if len(sentences) > 1 else ''} in the study file:"
+    return StudyError("\n  - ".join([count, *sentences]))
+
+
+def did_you_mean(word: str, allowed: Sequence[str]) -> str:
+    """Returns a suggestion and the list of what is allowed, as the end of a sentence."""
+    close = difflib.get_close_matches(str(word), allowed, n=1)
+    return (f"did you mean '{close[0]}'? " if close else "") + "allowed: " + ", ".join(allowed)
+
+
+def _sentence(item: Any, raw: Any) -> str:
+    path = _path(item["loc"], raw)
+    if item["type"] == "extra_forbidden":
+        return f"{path}: unknown key; {did_you_mean(item['loc'][-1], _keys_at(item['loc'][:-1]))}"
+    if item["type"] == "missing":
+        return f"{path}.{item['loc'][-1]}".strip(".") + ": this key is required"
+    return f"{path}: {item['msg']}, got {item['input']!r}"
+
+
+def _path(location: Sequence[Any], raw: Any) -> str:
+    """Returns a pydantic location as the user wrote it, without the names of union members."""
+    parts, here = [], raw
+    for part in location:
+        if isinstance(here, dict) and part in here or isinstance(here, list) and isinstance(part, int):
+            parts.append(str(part))
+            here = here[part]
+    return ".".join(parts)
+
+
+def _keys_at(location: Sequence[Any]) -> list[str]:
+    """Returns the keys that the table at a pydantic location may have."""
+    here: Any = Study
+    for part in location:
+        if isinstance(here, type) and issubclass(here, BaseModel):
+            here = here.model_fields[part].annotation if part in here.model_fields else here
+        else:
+            models = _models_in(here)
+            here = next((m for m in models if part in _tags(m) or part == m.__name__), here)
+    models = [here] if isinstance(here, type) and issubclass(here, BaseModel) else _models_in(here)
+    return list(models[0].model_fields) if models else []
+
+
+def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
+    return get_args(model.model_fields["source"].annotation) if "source" in model.model_fields else ()
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [model for part in get_args(annotation) for model in _models_in(part)]

@@ -1,0 +1,41 @@
+"""Where a study keeps its things. Every path hangs on one folder, so that results can be moved."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Results:
+    """The folder ``results/<study>`` and the names inside it."""
+
+    root: Path
+
+    @property
+    def plan(self) -> Path:
+        return self.root / "plan.json"
+
+    @property
+    def frame(self) -> Path:
+        return self.root / "records.parquet"
+
+    @property
+    def store(self) -> Path:
+        return self.root / "mlflow"
+
+    def data(self, dataset_id: str) -> Path:
+        return self.root / "data" / dataset_id
+
+    def arm(self, arm_id: str) -> Path:
+        return self.root / "arms" / arm_id
+
+    def chosen(self, arm_id: str) -> Path:
+        return self.arm(arm_id) / "chosen.json"
+
+    def evaluation(self, arm_id: str) -> Path:
+        return self.arm(arm_id) / "evaluation.json"
+
+    def search(self, search_id: str) -> Path:
+        return self.root / "search" / f"{search_id}.journal"
+
+    def fit(self, fit_id: str) -> Path:
+        return self.root / "fits" / fit_id[:2] / f"{fit_id}.json"

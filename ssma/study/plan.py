@@ -1,0 +1,256 @@
+"""A study becomes a plan: every arm once, with its settings, its search space, its splits and its id."""
+
+import itertools
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from ssma import RESULT_VERSION
+from ssma.study.config import Ablation, Range, Study, did_you_mean, study_error
+from ssma.study.ids import canonical, canonical_json, digest, slug
+from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, Strict
+
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+ONLY_FOR_LAYERS = {"heads": ("gat",), "self_loops": ("gcn", "gat")}
+WIDTH = ("model.budget", "model.hidden_channels")
+
+
+def make_plan(study: Study) -> dict[str, Any]:
+    """Returns the plan of a study: its arms, data sets and ablations, ready to be written as JSON.
+
+    An arm that two ablations share is listed once. Nothing is read, and torch is not imported.
+
+    Raises:
+        StudyError: With every error at once, each with its path in the study file.
+    """
+    return _Planner(study).plan()
+
+
+class _Planner:
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.errors: list[str] = []
+        self.aggregators = {name: {"class": None} for name in AGGREGATORS}
+        self.defaults: dict[str, dict[str, Any]] = {}
+        self.arms: dict[str, dict[str, Any]] = {}
+
+    def plan(self) -> dict[str, Any]:
+        study = self.study
+        self._read_aggregators()
+        self._check_names()
+        base = {f"{group}.{key}": value for group in GROUPS for key, value in getattr(study, group).model_dump().items()}
+        base |= self._width("model", study.model.model_dump(exclude_unset=True), base)
+        own = {label: self._typed(f"datasets.{label}.fixed", data.fixed) for label, data in study.datasets.items()}
+        space = self._read_space()
+        datasets = {label: self._dataset(label) for label in study.datasets}
+        ablations = {name: self._read_ablation(name, item) for name, item in study.ablations.items()}
+        if self.errors:
+            raise study_error(self.errors)
+        for name, cells in ablations.items():
+            for cell in cells["cells"]:
+                dataset = datasets[cell["dataset"]]
+                cell["arm"] = self._arm(dataset, cell, base, own[cell["dataset"]], cell.pop("settings"), space)
+        unused = [key for key in space if not any(key in arm["space"] for arm in self.arms.values())]
+        self.errors += [f"tune.space.{key}: no arm searches it: each fixes it or has another aggregator" for key in unused]
+        if self.errors:
+            raise study_error(sorted(set(self.errors)))
+        return canonical(
+            {
+                "kind": "plan",
+                "study": study.study,
+                "title": study.title or study.study,
+                "result_version": RESULT_VERSION,
+                "config": study.model_dump(mode="json"),
+                "datasets": datasets,
+                "arms": list(self.arms.values()),
+                "ablations": ablations,
+            }
+        )
+
+    def _read_aggregators(self) -> None:
+        for name, options in self.study.aggregators.items():
+            path = f"aggregators.{name}"
+            dotted = options.get("class")
+            if name in AGGREGATORS and dotted is not None:
+                self.errors.append(f"{path}.class: '{name}' is built in; give your class another name")
+            elif name not in AGGREGATORS and not (isinstance(dotted, str) and "." in dotted):
+                known = did_you_mean(name, list(AGGREGATORS))
+                self.errors.append(f"{path}: unknown aggregator; {known}, or give 'class: package.module.Class'")
+            elif not LABEL.fullmatch(name) or "." in name or name in GROUPS:
+                self.errors.append(f"{path}: a name has letters, digits, '_' and '-', and is not a group of settings")
+            else:
+                self.aggregators[name] = {"class": dotted}
+                given = {key: value for key, value in options.items() if key != "class"}
+                typed = self._typed(path, {f"{name}.{key}": value for key, value in given.items()}, strip=True)
+                self.defaults[name] = {key.partition(".")[2]: value for key, value in typed.items()}
+
+    def _check_names(self) -> None:
+        study = self.study
+        for group, names in (("datasets", study.datasets), ("ablations", study.ablations)):
+            self.errors += [
+                f"{group}.{name}: a name has letters, digits, '_', '-' and '.'" for name in names if not LABEL.fullmatch(name)
+            ]
+        self.errors += [f"layers: unknown layer '{layer}'; {did_you_mean(layer, LAYERS)}" for layer in study.layers if layer not in LAYERS]
+        for label, data in study.datasets.items():
+            if data.source == "synthetic" and (data.task == "node_classification") == (data.num_graphs is not None):
+                rule = "must be left out: the task is one graph" if data.num_graphs else "this key is required"
+                self.errors.append(f"datasets.{label}.num_graphs: {rule}")
+
+    def _typed(self, path: str, settings: dict[str, Any], strip: bool = False) -> dict[str, Any]:
+        """Returns settings with checked values; ``strip`` leaves the aggregator out of the path in an error."""
+        typed = {}
+        for key, value in settings.items():
+            shown = f"{path}.{key.partition('.')[2] if strip else key}"
+            try:
+                typed[key] = self._value(key, value)
+            except ValueError as error:
+                self.errors.append(f"{shown}: {error}")
+        return typed
+
+    def _value(self, key: str, value: Any) -> Any:
+        """Returns the value of one setting in its type; ValueError says what is wrong with key or value."""
+        if key == "aggregator":
+            if value not in self.aggregators:
+                raise ValueError(f"unknown aggregator {value!r}; {did_you_mean(value, list(self.aggregators))}")
+            return value
+        group, _, field = key.partition(".")
+        model: type[Strict] | None = GROUPS.get(group) or AGGREGATORS.get(group)
+        if model is None and group in self.aggregators and field:
+            return canonical(value)
+        if model is None or field not in model.model_fields:
+            raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")
+        info = model.model_fields[field]
+        adapter = TypeAdapter(info.annotation if not info.metadata else _annotated(info), config={"allow_inf_nan": False})
+        try:
+            return canonical(adapter.validate_python(value))
+        except ValidationError as error:
+            raise ValueError(f"{error.errors()[0]['msg']}, got {value!r}") from error
+
+    def _keys(self) -> list[str]:
+        models = {**GROUPS, **AGGREGATORS}
+        return ["aggregator", *(f"{group}.{field}" for group, model in models.items() for field in model.model_fields)]
+
+    def _width(self, path: str, given: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
+        """Returns budget and width such that one of them is set: naming one clears the other."""
+        named = {key: value for key, value in given.items() if f"model.{key}" in WIDTH and value is not None}
+        if len(named) == 2:
+            self.errors.append(f"{path}: budget and hidden_channels exclude each other; give one")
+        if not named and all(base[key] is None for key in WIDTH):
+            self.errors.append(f"{path}: give a budget or hidden_channels")
+        return {key: None for key in WIDTH if named and key.partition(".")[2] not in named}
+
+    def _read_space(self) -> dict[str, Any]:
+        space = {}
+        for key, values in self.study.tune.space.items():
+            path = f"tune.space.{key}"
+            if key == "aggregator" or key in WIDTH:
+                self.errors.append(f"{path}: cannot be tuned, since arms are compared at equal size; make it an axis")
+            elif isinstance(values, Range):
+                ends = self._typed(path, {key: values.low}) | self._typed(path, {key: values.high})
+                if ends and not (isinstance(values.low, int | float) and values.low < values.high):
+                    self.errors.append(f"{path}: low must be below high, got {values.low} and {values.high}")
+                if values.log and values.low <= 0:
+                    self.errors.append(f"{path}: low must be above 0 for a log range, got {values.low}")
+                space[key] = values.model_dump()
+            else:
+                space[key] = self._values(path, key, values)
+        return space
+
+    def _values(self, path: str, key: str, values: Iterable[Any]) -> list[Any]:
+        typed = [value for item in values for value in self._typed(path, {key: item}).values()]
+        unique = {canonical_json(value): value for value in typed}
+        return list(unique.values())
+
+    def _dataset(self, label: str) -> dict[str, Any]:
+        data = self.study.datasets[label]
+        spec = data.model_dump(mode="json", exclude={"fixed", "splits"})
+        if spec["source"] == "tu":
+            spec["name"] = spec["name"] or label
+        splits = (data.splits or self.study.splits).model_dump()
+        use = splits.pop("use")
+        if use and use > splits["folds"]:
+            self.errors.append(f"datasets.{label}: splits.use is {use}, but there are {splits['folds']} folds")
+        identity = {"spec": spec, "splits": splits}
+        return {"id": f"{slug(label)}-{digest(identity)}", "label": label, **identity, "use": use or splits["folds"]}
+
+    def _read_ablation(self, name: str, ablation: Ablation) -> dict[str, Any]:
+        study, path = self.study, f"ablations.{name}"
+        for group, known in (("datasets", list(study.datasets)), ("layers", study.layers)):
+            self.errors += [
+                f"{path}.{group}: '{item}' is not in this study; {did_you_mean(item, known)}"
+                for item in getattr(ablation, group) or []
+                if item not in known
+            ]
+        axes = {key: self._values(f"{path}.axes.{key}", key, values) for key, values in ablation.axes.items()}
+        fixed = self._typed(f"{path}.fixed", ablation.fixed)
+        both = sorted(axes.keys() & fixed.keys())
+        self.errors += [f"{path}.fixed.{key}: is an axis of the same ablation" for key in both]
+        prefixes = {key.partition(".")[0] for key in [*axes, *fixed]} & self.aggregators.keys()
+        compared = axes.get("aggregator") or ([fixed["aggregator"]] if "aggregator" in fixed else None)
+        if compared is None and len(prefixes) == 1:
+            compared = list(prefixes)
+            fixed["aggregator"] = compared[0]
+        if compared is None:
+            self.errors.append(f"{path}: which aggregator? Make 'aggregator' an axis or name it in fixed")
+        idle = sorted(prefixes - set(compared or prefixes))
+        self.errors += [f"{path}: settings of '{item}' never apply, since it is not compared" for item in idle]
+        cells = [
+            {"dataset": dataset, "layer": layer, "point": point, "settings": fixed | point}
+            for dataset in ablation.datasets or study.datasets
+            for layer in ablation.layers or study.layers
+            for values in itertools.product(*axes.values())
+            for point in [dict(zip(axes, values, strict=True))]
+        ]
+        return {"title": ablation.title or name.replace("_", " ").capitalize(), "axes": axes, "cells": cells}
+
+    def _arm(self, dataset: dict[str, Any], cell: dict[str, Any], base: dict[str, Any], own: dict[str, Any],
+             given: dict[str, Any], space: dict[str, Any]) -> str:  # fmt: skip
+        study, layer, name = self.study, cell["layer"], given["aggregator"]
+        merged = dict(base)
+        for level in (own, given):
+            model = {key.partition(".")[2]: value for key, value in level.items() if key.startswith("model.")}
+            merged |= level | self._width(f"{dataset['label']} / {layer}", model, merged | level)
+        options = AGGREGATORS.get(name)
+        aggregator = (options().model_dump() if options else {}) | self.defaults.get(name, {})
+        aggregator |= {key.partition(".")[2]: value for key, value in merged.items() if key.startswith(f"{name}.")}
+        settings: dict[str, Any] = {"aggregator": aggregator}
+        for group, fields in GROUPS.items():
+            keys = [key for key in fields.model_fields if layer in ONLY_FOR_LAYERS.get(key, (layer,))]
+            settings[group] = {key: merged[f"{group}.{key}"] for key in keys}
+        heads, width = settings["model"].get("heads"), settings["model"]["hidden_channels"]
+        if heads and width and width % heads:
+            self.errors.append(f"model.hidden_channels: gat needs a multiple of its {heads} heads, got {width}")
+        fixed = {key: value for key, value in (own | given).items() if _applies(key, layer, name) and key != "aggregator"}
+        searched = {key: value for key, value in space.items() if key not in fixed and _applies(key, layer, name)}
+        splits = list(range(dataset["use"]))
+        size = math.prod(len(v) if isinstance(v, list) else math.inf for v in searched.values())
+        search = {
+            "dataset": dataset["id"], "layer": layer, "aggregator": name, "class": self.aggregators[name]["class"],
+            "settings": settings, "space": searched, "tune_splits": splits[: study.tune.splits],
+            "prune": study.tune.prune, "seed": study.seed, "result_version": RESULT_VERSION,
+        }  # fmt: skip
+        trials = min(study.tune.trials, size) if searched else 0
+        effort = {"trials": trials, "splits": splits, "repeats": study.evaluate.repeats, "selection": study.tune.selection}
+        arm_id = f"{slug(dataset['label'])}-{layer}-{slug(name)}-{digest(search | effort)}"
+        shown = " ".join(f"{key.partition('.')[2]}={value}" for key, value in fixed.items())
+        label = f"{dataset['label']} / {layer} / {name}" + (f" ({shown})" if shown else "")
+        own_fields = {key: value for key, value in search.items() if key not in ("dataset", "result_version")}
+        self.arms.setdefault(
+            arm_id,
+            {"id": arm_id, "label": label, "dataset": dataset["label"], **own_fields, **effort, "fixed": fixed, "search_id": digest(search)},
+        )
+        return arm_id
+
+
+def _applies(key: str, layer: str, aggregator: str) -> bool:
+    group, _, field = key.partition(".")
+    return group == aggregator or (group in GROUPS and layer in ONLY_FOR_LAYERS.get(field, (layer,)))
+
+
+def _annotated(info: Any) -> Any:
+    from typing import Annotated
+
+    return Annotated[info.annotation, *info.metadata]

@@ -1,0 +1,55 @@
+"""Sealed records: JSON files that are written whole or not at all, and say when they were changed."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ssma.errors import StudyError
+from ssma.study.ids import canonical_json
+
+SEAL = "seal"
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Writes ``data`` to ``path`` through a temporary file in the same folder and a rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def write_record(path: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """Seals ``record`` (a SHA-256 of its canonical JSON under ``seal``) and writes it; returns it sealed.
+
+    Raises:
+        ValueError: If the record holds NaN or infinity: say ``None`` and give the reason instead.
+    """
+    body = {key: value for key, value in record.items() if key != SEAL}
+    sealed = body | {SEAL: _seal(body)}
+    write_atomic(path, (json.dumps(sealed, indent=1, allow_nan=False) + "\n").encode())
+    return sealed
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Reads a sealed record.
+
+    Raises:
+        StudyError: If the file is not JSON or was changed after it was sealed.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        broken = _seal({key: value for key, value in record.items() if key != SEAL}) != record[SEAL]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise StudyError(f"{path}: not a sealed record ({error}); delete it to have it made again") from error
+    if broken:
+        raise StudyError(f"{path}: changed after it was sealed; delete it to have it made again")
+    return record
+
+
+def _seal(body: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(body).encode()).hexdigest()

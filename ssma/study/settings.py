@@ -1,0 +1,90 @@
+"""What an arm can be set to: the options of every aggregator, the network and the training, with their types.
+
+Torch-free, so that a plan can check thousands of values in a second.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+
+Share = Annotated[float, Field(gt=0, le=1)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class Strict(BaseModel):
+    """A table of the study file: unknown keys are refused, values cannot be changed afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+class NoOptions(Strict):
+    """An aggregator without options."""
+
+
+class SSMAOptions(Strict):
+    """Options of `ssma.aggr.SSMAAggregation`."""
+
+    kappa: PositiveInt = 4
+    """Number of neighbour slots of a node."""
+    selection: Literal["attention", "random"] = "attention"
+    """How a neighbourhood is reduced to kappa slots."""
+    compression: Share = 0.25
+    """Size of the compressor; 1 is the full linear map."""
+    compression_of: Literal["parameters", "rank"] = "parameters"
+    """What `compression` is a share of: the full map's parameters (the authors' code) or its rank (the paper's text)."""
+    learn_affine: bool = False
+    """Train the affine map instead of keeping the paper's constant one."""
+    temperature: PositiveFloat = 1.0
+    """Divides the attention scores."""
+
+
+AGGREGATORS: dict[str, type[Strict]] = {"sum": NoOptions, "mean": NoOptions, "max": NoOptions, "ssma": SSMAOptions}
+LAYERS = ("gcn", "gin", "gat")
+
+
+class ModelSettings(Strict):
+    """The network around the aggregation."""
+
+    num_layers: PositiveInt = 4
+    """Number of message-passing blocks."""
+    budget: PositiveInt | None = 100_000
+    """Trainable parameters that the whole network may have; the width is the largest that fits. Excludes hidden_channels."""
+    hidden_channels: PositiveInt | None = None
+    """A fixed width instead of a budget."""
+    heads: PositiveInt = 8
+    """Attention heads of gat; its width is a multiple of them."""
+    readout: Literal["sum", "mean", "max"] = "max"
+    """How node states become a graph state; node tasks have none."""
+    dropout: Probability = 0.05
+    """Dropout at the end of each block."""
+    residual: bool = True
+    """Add a block's input to its output."""
+    batch_norm: bool = True
+    """Batch norm behind each layer."""
+    self_loops: bool = False
+    """Add self-loops in gcn and gat (PyG's default; the paper's code has none)."""
+
+
+class TrainingSettings(Strict):
+    """One fit: AdamW with a plateau schedule on the validation loss."""
+
+    lr: PositiveFloat = 1e-3
+    """Initial learning rate."""
+    weight_decay: NotNegative = 1e-5
+    """AdamW's weight decay."""
+    batch_size: PositiveInt = 32
+    """Graphs in a step."""
+    max_epochs: PositiveInt = 300
+    """Cap on the epochs; the paper's code has none."""
+    plateau_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Factor of the learning rate on a plateau."""
+    plateau_patience: Annotated[int, Field(ge=0)] = 5
+    """Epochs without a better validation loss before the rate is cut."""
+    min_lr: PositiveFloat = 1e-6
+    """Training ends when the rate falls below this."""
+    max_minutes: PositiveFloat | None = None
+    """Time limit of a fit; beyond it the fit is recorded as `timeout`."""
+
+
+GROUPS: dict[str, type[Strict]] = {"model": ModelSettings, "training": TrainingSettings}
