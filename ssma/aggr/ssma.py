@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn import Linear, Parameter
 from torch_geometric.nn.aggr import Aggregation
 
+from ssma.aggr.product import CompressedProduct
 from ssma.aggr.selection import attention_slots, random_slots
-from ssma.aggr.spectrum import constant_map_spectrum, learned_map_spectrum, normalised_product, transformed_weight
+from ssma.aggr.spectrum import linear_map_spectrum, roots_of_unity, signal_spectrum, transformed_weight
 
 Selection = Literal["attention", "random"]
 Share = Literal["parameters", "rank"]
@@ -175,7 +176,7 @@ class SSMAAggregation(Aggregation):
                 slots, filled = random_slots(inner, index, dim_size, self.kappa, self.training)
             else:
                 slots, filled = attention_slots(inner, self._scores(inner, index, features), index, dim_size)
-            out = self._compress(self._product(slots, filled))
+            out = self._mix(slots, filled)
         return out.to(x.dtype).view(dim_size, *x.shape[1:])
 
     def _as_heads(self, x: Tensor, dim: int) -> Tensor:
@@ -214,29 +215,34 @@ class SSMAAggregation(Aggregation):
             )
         return x
 
-    def _product(self, slots: Tensor, filled: Tensor) -> Tensor:
-        """Returns the normalised product of the slots' spectra, ``[N, heads, m1, half(m2)]``."""
-        present = torch.arange(self.kappa, device=slots.device) < filled.unsqueeze(1)  # [N, kappa]
-        factors, scales = [], []
-        for k in range(self.kappa):
-            slot = slots[:, k]  # [N, heads, d]
-            if self.affine_weight is None:
-                factor = constant_map_spectrum(slot, self.m1, self.m2)
-            else:
-                factor = learned_map_spectrum(slot, self.affine_weight, self.affine_bias)
-            absent = ~present[:, k, None, None, None]
-            scale = slot.detach().abs().amax(-1).clamp(min=1)[..., None, None]
-            scales.append(scale.masked_fill(absent, 1))
-            factors.append((factor / scale).masked_fill(absent, 1))
-        return normalised_product(factors, scales, filled[:, None, None, None])
+    def _mix(self, slots: Tensor, filled: Tensor) -> Tensor:
+        """Returns the compressed product of slots ``[N, kappa, heads, d]``, of which some are filled: ``[N, heads, d]``.
 
-    def _compress(self, spectrum: Tensor) -> Tensor:
-        """Returns the compressed inverse transform, ``[N, heads, d]``."""
-        weight = transformed_weight(self.weight.to(spectrum.real.dtype))
-        out = torch.view_as_real(spectrum).flatten(2) @ weight
+        Each slot is divided by its norm, so that no product overflows; by the geometric mean that is a factor of the
+        result (``gain``). An empty slot has the spectrum 1.
+        """
+        nodes = slots.size(0)
+        slots = slots.transpose(1, 2).reshape(nodes * self.heads, self.kappa, self.in_channels)  # [R, kappa, d]
+        filled = filled.repeat_interleave(self.heads).view(-1, 1)
+        present = torch.arange(self.kappa, device=slots.device) < filled
+        norm = _norm(slots.detach()).masked_fill(~present, 1).unsqueeze(-1)  # [R, kappa, 1]
+        slots, one = slots / norm, torch.where(present.unsqueeze(-1), 1 / norm, 0)
+        absent = (~present).to(slots.dtype)
+        if self.affine_weight is None:
+            near = one * roots_of_unity(self.m1, self.m1, slots) + absent.unsqueeze(-1)
+            far = signal_spectrum(slots, self.m2)
+        else:
+            constant = torch.fft.rfft2(self.affine_bias.to(slots.dtype))
+            near = None
+            far = linear_map_spectrum(slots, self.affine_weight.to(slots.dtype))
+            far = far + one.unsqueeze(-1) * constant + absent[..., None, None]
+        root = (1 / filled.clamp(min=1).to(slots.dtype)).unsqueeze(-1)
+        gain = (norm.log().sum(1, keepdim=True) * root).exp()
+        weight = transformed_weight(self.weight.to(slots.dtype))
+        out = CompressedProduct.apply(near, far, root, gain, weight)
         if self.expand is not None:
             out = out @ self.expand.to(out.dtype).t()
-        return out + self.bias.to(out.dtype)
+        return (out + self.bias.to(out.dtype)).view(nodes, self.heads, self.in_channels)
 
     def __repr__(self) -> str:
         rank = "full" if self.rank is None else self.rank
@@ -244,6 +250,12 @@ class SSMAAggregation(Aggregation):
             f"{type(self).__name__}({self.in_channels}, kappa={self.kappa}, selection={self.selection}, "
             f"heads={self.heads}, rank={rank}, learn_affine={self.learn_affine})"
         )
+
+
+def _norm(slots: Tensor) -> Tensor:
+    """Returns the Euclidean norm over the last dimension, at least 1, safe for any finite float32."""
+    largest = slots.abs().amax(-1, keepdim=True).clamp(min=1)
+    return (largest * (slots / largest).norm(dim=-1, keepdim=True)).squeeze(-1).clamp(min=1)
 
 
 def _uniform(parameter: Parameter, fan_in: int) -> None:
