@@ -1,0 +1,190 @@
+"""Many graphs as a few long tensors, checked once."""
+
+import hashlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from ssma.errors import StudyError
+from ssma.study.records import write_atomic
+
+
+@dataclass(frozen=True, eq=False)
+class Graphs:
+    """Pre-collated graphs; graph ``g`` owns the nodes ``node_ptr[g]:node_ptr[g + 1]``, and its edges likewise.
+
+    Shapes: ``x`` [num_nodes, F] float32, or [num_nodes, C] int64 when the columns are categorical codes;
+    ``edge_index`` [2, E] int64 with node numbers local to their graph; ``edge_attr`` [E, D] float32 or int64, or None;
+    ``y`` int64 [G] or [num_nodes] for classes, float32 [G, T] for real targets and multiple labels (NaN: missing).
+
+    Raises:
+        StudyError: If shapes, types or ranges are wrong; the message names the graph.
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    edge_attr: Tensor | None
+    y: Tensor
+    node_ptr: Tensor
+    edge_ptr: Tensor
+
+    def __post_init__(self) -> None:
+        graphs, nodes, edges = self.num_graphs, self.x.size(0), self.edge_index.size(1)
+        _require(graphs > 0, "there is no graph")
+        _require(int(self.node_ptr[-1]) == nodes, f"node_ptr ends at {int(self.node_ptr[-1])} but x has {nodes} rows")
+        _require(int(self.edge_ptr[-1]) == edges, f"edge_ptr ends at {int(self.edge_ptr[-1])}, not at {edges} edges")
+        _require(self.edge_index.dtype == torch.int64, f"edge_index is {self.edge_index.dtype}, expected int64")
+        _check_features("x", self.x, nodes, self.node_ptr)
+        if self.edge_attr is not None:
+            _check_features("edge_attr", self.edge_attr, edges, self.edge_ptr)
+        classes = self.y.dtype == torch.int64 and self.y.dim() == 1 and self.y.size(0) in (graphs, nodes)
+        targets = self.y.dtype == torch.float32 and self.y.dim() == 2 and self.y.size(0) == graphs
+        _require(classes or targets, f"y is {self.y.dtype} of shape {list(self.y.shape)}, expected int64 [{graphs}] or "
+                 f"[{nodes}] (classes) or float32 [{graphs}, T] (real targets, multiple labels)")
+        _require(not classes or int(self.y.min()) >= 0, "a class number in y is negative")
+        _require(not targets or not bool(self.y.isinf().any()), "y holds an infinite value")
+        _require(not targets or not bool(self.y.isnan().all(dim=0).any()), "a column of y has no known value")
+        size = torch.repeat_interleave(self.node_ptr.diff(), self.edge_ptr.diff())
+        wrong = ((self.edge_index < 0) | (self.edge_index >= size)).any(dim=0)
+        if bool(wrong.any()):
+            edge = int(wrong.nonzero()[0])
+            raise StudyError(f"graph {_owner(self.edge_ptr, edge)}: edge_index holds "
+                             f"{self.edge_index[:, edge].tolist()}, but its nodes "
+                             f"are 0..{int(size[edge]) - 1}; mend the data set's edges")
+
+    @property
+    def num_graphs(self) -> int:
+        return self.node_ptr.numel() - 1
+
+    @property
+    def num_nodes(self) -> int:
+        return self.x.size(0)
+
+    @property
+    def num_edges(self) -> int:
+        return self.edge_index.size(1)
+
+    def in_degrees(self) -> Tensor:
+        """Returns the number of incoming edges of every node, int64 [num_nodes]."""
+        shift = torch.repeat_interleave(self.node_ptr[:-1], self.edge_ptr.diff())
+        return torch.bincount(self.edge_index[1] + shift, minlength=self.num_nodes)
+
+    def save(self, path: Path) -> None:
+        """Writes the tensors as a plain dict, whole or not at all."""
+        buffer = io.BytesIO()
+        torch.save({field.name: getattr(self, field.name) for field in fields(self)}, buffer)
+        write_atomic(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> "Graphs":
+        """Reads what ``save`` wrote; never unpickles code."""
+        return cls(**torch.load(path, weights_only=True))
+
+    def content_hash(self) -> str:
+        """Returns the SHA-256 over names, types, shapes and bytes of the tensors."""
+        sha = hashlib.sha256()
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None:
+                sha.update(f"{field.name} {value.dtype} {list(value.shape)}\n".encode())
+                sha.update(value.contiguous().numpy().tobytes())
+        return sha.hexdigest()
+
+    @classmethod
+    def from_data_list(cls, data_list: list[Data], level: str = "graph") -> tuple["Graphs", int]:
+        """Collates PyG graphs; returns them and the number of graphs without nodes, which are dropped.
+
+        An edge list without edges may be ``[]`` or of any type: it becomes int64 [2, 0].
+
+        Raises:
+            StudyError: If a graph lacks ``x`` or ``y``, has an edge out of range, or other widths or types than the
+                first graph; the message names its number in ``data_list``.
+        """
+        kept = [(number, data) for number, data in enumerate(data_list) if data.num_nodes]
+        _require(bool(kept), "no graph has a node")
+        sizes = [data.num_nodes for _, data in kept]
+        edges = [_edges(data.edge_index, number, data.num_nodes) for number, data in kept]
+        counts = [edge_index.size(1) for edge_index in edges]
+        attributed = any(data.edge_attr is not None and count for (_, data), count in zip(kept, counts, strict=True))
+        x = _stack("x", [(number, data.x) for number, data in kept], sizes, _matrix)
+        attributes = [(number, data.edge_attr) for number, data in kept]
+        edge_attr = _stack("edge_attr", attributes, counts, _matrix) if attributed else None
+        labels, target = (sizes, _classes) if level == "node" else ([1] * len(kept), _target)
+        y = _stack("y", [(number, data.y) for number, data in kept], labels, target)
+        ptrs = [pointer(torch.tensor(lengths)) for lengths in (sizes, counts)]
+        return cls(x, torch.cat(edges, dim=1), edge_attr, y, *ptrs), len(data_list) - len(kept)
+
+
+def pointer(counts: Tensor) -> Tensor:
+    """Returns the int64 [len + 1] running start of consecutive blocks of the given sizes."""
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise StudyError(f"graphs: {message}; mend the data set")
+
+
+def _owner(ptr: Tensor, row: int) -> int:
+    return int(torch.searchsorted(ptr, row, right=True)) - 1
+
+
+def _check_features(name: str, value: Tensor, rows: int, ptr: Tensor) -> None:
+    allowed = value.dtype in (torch.float32, torch.int64) and value.dim() == 2
+    _require(allowed and value.size(0) == rows and value.size(1) > 0, f"{name} is {value.dtype} of shape "
+             f"{list(value.shape)}, expected float32 or int64 of shape [{rows}, at least 1]")
+    bad = ~value.isfinite() if value.is_floating_point() else value < 0
+    if bool(bad.any()):
+        row = int(bad.any(dim=1).nonzero()[0])
+        raise StudyError(f"graph {_owner(ptr, row)}: {name} holds {value[row].tolist()}; allowed are finite numbers "
+                         "(float32) or codes from 0 (int64); mend the data set")
+
+
+def _edges(value: Tensor | list | None, number: int, nodes: int) -> Tensor:
+    edges = torch.empty(2, 0) if value is None else torch.as_tensor(value)
+    if edges.numel() == 0:
+        return torch.empty(2, 0, dtype=torch.int64)
+    if edges.dim() != 2 or edges.size(0) != 2 or edges.is_floating_point():
+        raise StudyError(f"graph {number}: edge_index is {edges.dtype} of shape {list(edges.shape)}, "
+                         "expected int64 [2, E]; mend the data set's edges")
+    if int(edges.min()) < 0 or int(edges.max()) >= nodes:
+        raise StudyError(f"graph {number}: edge_index spans {int(edges.min())}..{int(edges.max())}, but the graph's "
+                         f"nodes are 0..{nodes - 1}; mend the data set's edges")
+    return edges.to(torch.int64)
+
+
+def _matrix(value: Tensor) -> Tensor:
+    value = value.to(torch.float32 if value.is_floating_point() else torch.int64)
+    return value.unsqueeze(1) if value.dim() == 1 else value
+
+
+def _target(value: Tensor) -> Tensor:
+    return value.to(torch.float32).reshape(1, -1) if value.is_floating_point() else _classes(value)
+
+
+def _classes(value: Tensor) -> Tensor:
+    return value.to(torch.int64).reshape(-1)
+
+
+def _stack(name: str, values: list[tuple[int, Tensor | None]], rows: list[int],
+           form: Callable[[Tensor], Tensor]) -> Tensor:
+    """Concatenates one tensor per graph; a graph that owns no row (no edge) may hold anything."""
+    made: list[Tensor] = []
+    for (number, value), count in zip(values, rows, strict=True):
+        if count == 0:
+            continue
+        if value is None:
+            raise StudyError(f"graph {number}: {name} is missing; every graph must have it")
+        item = form(torch.as_tensor(value))
+        first = made[0] if made else item
+        if item.size(0) != count or item.dtype != first.dtype or item.shape[1:] != first.shape[1:]:
+            raise StudyError(f"graph {number}: {name} is {item.dtype} of shape {list(item.shape)}, expected "
+                             f"{first.dtype} of shape {[count, *first.shape[1:]]} as in the first "
+                             "graph; use the same features everywhere")
+        made.append(item)
+    return torch.cat(made)

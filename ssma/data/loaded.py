@@ -1,0 +1,40 @@
+"""What every source of data hands to ``prepare``."""
+
+from dataclasses import dataclass, field
+
+from ssma.data.graphs import Graphs
+
+DIRECTION = {"accuracy": "maximize", "ap": "maximize", "mae": "minimize"}
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A data set in memory.
+
+    Args:
+        graphs: The graphs, with targets as the task needs them.
+        level: ``graph`` or ``node``: what ``y`` labels.
+        task: ``multiclass``, ``regression`` or ``multilabel``.
+        metric: A key of ``DIRECTION``.
+        num_outputs: Classes, or real targets, or labels.
+        features: How ``x`` was made, in words.
+        label_mapping: Label in the raw files -> class number, where labels were mapped.
+        raw_files: Name -> SHA-256 of every raw file that was read.
+        dropped_graphs: Graphs without nodes that were left out.
+        notes: What a reader of the numbers should know.
+    """
+
+    graphs: Graphs
+    level: str
+    task: str
+    metric: str
+    num_outputs: int
+    features: str
+    label_mapping: dict[str, int] | None = None
+    raw_files: dict[str, str] = field(default_factory=dict)
+    dropped_graphs: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def direction(self) -> str:
+        return DIRECTION[self.metric]

@@ -1,0 +1,114 @@
+"""From a data set's entry in the plan to a checked folder: graphs, splits, and the card that says what they are."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ssma.data.graphs import Graphs
+from ssma.data.loaded import Loaded
+from ssma.data.splits import make_splits, split_hash
+from ssma.errors import StudyError
+from ssma.study.records import read_record, write_record
+
+SOURCES = {"tu": "ssma.data.tu:load", "synthetic": "ssma.data.synthetic:load"}
+"""Source -> ``module:function`` that takes (spec, work folder, mirror) and returns a ``Loaded``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A data set as ``prepare`` left it; ``splits`` is the list of ``{"train", "validation", "test", "hash"}``."""
+
+    graphs: Graphs
+    card: dict[str, Any]
+    splits: list[dict[str, Any]]
+
+
+def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[str, Any]:
+    """Writes ``graphs.pt``, ``splits.json`` and, last, ``card.json`` into ``folder``; returns the card.
+
+    Args:
+        folder: The data set's own folder; raw and intermediate files go to ``raw-work`` inside it.
+        dataset: The plan's entry: ``{"id", "label", "spec", "splits"}``.
+        mirror: A folder with raw files that stands in for the network, or None.
+
+    Raises:
+        StudyError: If the data cannot be had or are wrong, or cannot be split as asked.
+    """
+    (folder / "card.json").unlink(missing_ok=True)
+    source = dataset["spec"]["source"]
+    if source not in SOURCES:
+        raise StudyError(f"source: got {source!r}, allowed are {', '.join(SOURCES)}")
+    module, function = SOURCES[source].split(":")
+    loaded: Loaded = getattr(import_module(module), function)(dataset["spec"], folder / "raw-work", mirror)
+    asked = dataset["splits"]
+    scheme, splits = make_splits(loaded.graphs.y, asked["folds"], asked["scheme"], asked["seed"])
+    notes = list(loaded.notes)
+    if scheme != asked["scheme"]:
+        notes.append(f"splits: {asked['scheme']} needs one class per item, so the items were shuffled")
+    loaded.graphs.save(folder / "graphs.pt")
+    record = {"kind": "splits", "dataset": dataset["id"], "scheme": scheme, "seed": asked["seed"],
+              "folds": asked["folds"], "items": f"{loaded.level}s", "splits": splits}
+    write_record(folder / "splits.json", record)
+    return write_record(folder / "card.json", _card(dataset, loaded, notes))
+
+
+def load(folder: Path) -> Prepared:
+    """Reads a prepared folder.
+
+    Raises:
+        StudyError: If it is not prepared, or its files do not belong together.
+    """
+    card_path, splits_path, graphs_path = (folder / name for name in ("card.json", "splits.json", "graphs.pt"))
+    for path in (card_path, splits_path, graphs_path):
+        if not path.is_file():
+            raise StudyError(f"{path}: missing; the data set is not prepared")
+    card, record = read_record(card_path), read_record(splits_path)
+    graphs = Graphs.load(graphs_path)
+    if graphs.content_hash() != card["data_hash"]:
+        raise StudyError(f"{graphs_path}: not the data that card.json describes; delete {folder} to have it made again")
+    broken = [number for number, split in enumerate(record["splits"]) if split_hash(split) != split["hash"]]
+    if broken or record["dataset"] != card["dataset"]:
+        raise StudyError(f"{splits_path}: not the splits of this data set; delete {folder} to have it made again")
+    return Prepared(graphs, card, record["splits"])
+
+
+def _card(dataset: dict[str, Any], loaded: Loaded, notes: list[str]) -> dict[str, Any]:
+    graphs = loaded.graphs
+    sizes, degrees = graphs.node_ptr.diff(), graphs.in_degrees()
+    return {
+        "kind": "card", "dataset": dataset["id"], "label": dataset["label"], "source": dataset["spec"]["source"],
+        "level": loaded.level, "task": loaded.task, "metric": loaded.metric, "direction": loaded.direction,
+        "num_outputs": loaded.num_outputs,
+        "num_graphs": graphs.num_graphs, "num_nodes": graphs.num_nodes, "num_edges": graphs.num_edges,
+        "nodes_per_graph": {"mean": float(sizes.double().mean()), "min": int(sizes.min()), "max": int(sizes.max())},
+        "in_degree": {"mean": float(degrees.double().mean()), "std": float(degrees.double().std(correction=0)),
+                      "median": int(degrees.median()),
+                      "max": int(degrees.max()), "isolated_nodes": int((degrees == 0).sum())},
+        "x": _columns(graphs.x), "edge_attr": None if graphs.edge_attr is None else _columns(graphs.edge_attr),
+        "features": loaded.features, "labels": _balance(graphs.y, loaded), "label_mapping": loaded.label_mapping,
+        "dropped_graphs": loaded.dropped_graphs, "raw_files": loaded.raw_files, "data_hash": graphs.content_hash(),
+        "notes": notes,
+    }
+
+
+def _columns(value: Tensor) -> dict[str, Any]:
+    if value.is_floating_point():
+        return {"kind": "continuous", "width": value.size(1)}
+    return {"kind": "categorical", "cardinalities": (value.max(dim=0).values + 1).tolist()}
+
+
+def _balance(y: Tensor, loaded: Loaded) -> dict[str, Any]:
+    """Counts per class; or, per target, its spread; or, per label, its positives; missing ones are counted apart."""
+    if loaded.task == "multiclass":
+        return {"counts": y.bincount(minlength=loaded.num_outputs).tolist()}
+    missing = y.isnan().sum(dim=0).tolist()
+    if loaded.task == "multilabel":
+        ones, zeros = (y == 1).sum(dim=0), (y == 0).sum(dim=0)
+        return {"positives": ones.tolist(), "negatives": zeros.tolist(), "missing": missing}
+    known = [column[~column.isnan()].double() for column in y.unbind(dim=1)]
+    return {"mean": [float(column.mean()) for column in known], "std": [float(column.std()) for column in known],
+            "min": [float(column.min()) for column in known], "max": [float(column.max()) for column in known],
+            "missing": missing}

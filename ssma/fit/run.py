@@ -1,0 +1,169 @@
+"""A fit: from a specification to a sealed record. Interrupted fits continue, finished ones are not repeated."""
+
+import logging
+import os
+import platform
+import resource
+import subprocess
+import time
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch_geometric
+
+import ssma
+from ssma.data.batches import Batches
+from ssma.data.prepare import Prepared
+from ssma.errors import StudyError
+from ssma.fit.metrics import evaluate
+from ssma.fit.spec import fit_id
+from ssma.fit.training import Task, Training
+from ssma.layers.network import Network
+from ssma.layers.width import count_parameters, hidden_channels
+from ssma.study.ids import code_fingerprint
+from ssma.study.paths import Results
+from ssma.study.records import read_record, write_record
+
+CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
+FINAL = ("ok", "diverged")  # `failed` and `timeout` depend on the machine or the code, and are tried again
+
+log = logging.getLogger("ssma.fit")
+
+
+def pick_device(name: str) -> torch.device:
+    """Returns the device for ``auto``, ``cpu`` or ``cuda``.
+
+    Raises:
+        StudyError: If CUDA is asked for and absent.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise StudyError("device: cuda was asked for but torch finds no GPU; use 'cpu' or 'auto', or install a CUDA build")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def run_fit(results: Results, prepared: Prepared, spec: dict[str, Any], device: torch.device) -> dict[str, Any]:
+    """Returns the record of a fit, from disk if it has finished before.
+
+    An exception inside the training becomes a record of status ``failed`` with its text, so that it costs one fit.
+    """
+    identity = fit_id(spec)
+    path = results.fit(identity)
+    if path.exists():
+        record = read_record(path)
+        if record["status"] in FINAL:
+            return record
+    start = datetime.now(UTC).isoformat(timespec="seconds")
+    checkpoint = path.with_suffix(".ckpt")
+    try:
+        outcome = _train(prepared, spec, device, checkpoint)
+    except Exception as error:
+        log.exception("fit %s failed", identity)
+        outcome = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:1000]}
+    card = prepared.card
+    empty = dict.fromkeys(
+        ("best_epoch", "epochs", "train", "validation", "test", "history", "hidden_channels", "parameters", "model",
+         "seconds", "seconds_per_step", "peak_memory_mb")
+    )  # fmt: skip
+    record = empty | {
+        "kind": "fit",
+        "id": identity,
+        "spec": spec,
+        "metric": card["metric"],
+        "direction": card["direction"],
+        "budget": spec["settings"]["model"]["budget"],
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "threads": torch.get_num_threads(),
+        "deterministic": device.type == "cpu",
+        "versions": _versions(),
+        "code": code_fingerprint(),
+        "git_commit": _git_commit(),
+        "started": start,
+        **outcome,
+    }
+    record = write_record(path, record)
+    checkpoint.unlink(missing_ok=True)
+    return record
+
+
+def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, checkpoint: Path) -> dict[str, Any]:
+    card, settings = prepared.card, spec["settings"]
+    task = Task(card["task"], card["metric"], card["direction"])
+    width = hidden_channels(card, spec["layer"], spec["aggregator"], settings, spec["class"])
+    torch.manual_seed(spec["seed"])
+    network = Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"]).to(device)
+    split = prepared.splits[spec["split"]]
+    parts = {
+        name: Batches(prepared.graphs, split[name], settings["training"]["batch_size"], card["level"])
+        for name in ("train", "validation", "test")
+    }
+    validation = [batch.to(device) for batch in parts["validation"].epoch()]
+    training = Training(network, parts["train"], validation, task, settings["training"], spec["seed"], device)
+    if checkpoint.exists():
+        training.restore(torch.load(checkpoint, map_location=device, weights_only=True))
+        log.info("continuing fit %s after epoch %d", checkpoint.stem, training.epochs)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    status, reason = training.run(_Saver(checkpoint))
+    scores = dict.fromkeys(parts)
+    if status == "ok":
+        network.load_state_dict(training.best["state"])
+        for name, batches in parts.items():
+            scores[name] = evaluate(network, [batch.to(device) for batch in batches.epoch()], task.task, task.metric)
+    seconds = sum(training.history["seconds"])
+    return scores | {
+        "status": status,
+        "reason": reason,
+        "best_epoch": training.best["epoch"] if training.best else None,
+        "epochs": training.epochs,
+        "history": training.history,
+        "hidden_channels": width,
+        "parameters": count_parameters(network),
+        "model": str(network),
+        "seconds": seconds,
+        "seconds_per_step": seconds / max(training.steps, 1),
+        "peak_memory_mb": _peak_memory(device),
+    }
+
+
+class _Saver:
+    """Saves a training's state after an epoch, atomically, not more often than ``CHECKPOINT_SECONDS``."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.last = path, time.monotonic()
+
+    def __call__(self, training: Training) -> None:
+        if time.monotonic() - self.last >= CHECKPOINT_SECONDS:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
+            torch.save(training.state(), temporary)
+            temporary.replace(self.path)
+            self.last = time.monotonic()
+
+
+def _peak_memory(device: torch.device) -> float:
+    """Returns the peak memory in MB: of the fit on a GPU, of the process (a fit's upper bound) on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "ssma": ssma.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+    }
+
+
+@cache
+def _git_commit() -> str | None:
+    folder = Path(ssma.__file__).parent
+    try:
+        found = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return None
+    return found.stdout.strip() if found.returncode == 0 else None

@@ -1,0 +1,46 @@
+"""What a fit is: everything that can change its numbers, and nothing else. Its hash is the fit's id."""
+
+from typing import Any
+
+from ssma import RESULT_VERSION
+from ssma.study.ids import canonical, digest
+
+GROUPS = ("model", "training")
+
+
+def fit_spec(
+    arm: dict[str, Any], card: dict[str, Any], split: dict[str, Any], number: int, hyperparameters: dict[str, Any], seed: int
+) -> dict[str, Any]:
+    """Returns the specification of one training.
+
+    Args:
+        arm: The plan's arm.
+        card: The data card.
+        split: The split, with its hash.
+        number: The split's number.
+        hyperparameters: Values of the arm's search space, e.g. ``{"training.lr": 0.001, "ssma.kappa": 3}``.
+        seed: Seed of initial weights, batch order, dropout and random selection.
+    """
+    settings = {group: dict(values) for group, values in arm["settings"].items()}
+    for key, value in hyperparameters.items():
+        group, _, field = key.partition(".")
+        settings[group if group in GROUPS else "aggregator"][field] = value
+    return canonical(
+        {
+            "dataset": arm["dataset"],
+            "data_hash": card["data_hash"],
+            "split": number,
+            "split_hash": split["hash"],
+            "layer": arm["layer"],
+            "aggregator": arm["aggregator"],
+            "class": arm["class"],
+            "settings": settings,
+            "seed": seed,
+            "result_version": RESULT_VERSION,
+        }
+    )
+
+
+def fit_id(spec: dict[str, Any]) -> str:
+    """Returns the id of a fit."""
+    return digest(spec, 16)

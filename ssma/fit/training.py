@@ -1,0 +1,137 @@
+"""The training loop: AdamW, plateau schedule on the validation loss, the best validation epoch kept."""
+
+import copy
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ssma.data.batches import Batches
+from ssma.fit.metrics import evaluate, loss_terms
+from ssma.study.ids import seed_from
+
+CURVES = ("train_loss", "validation_loss", "validation_metric", "lr", "seconds")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is measured, from the data card."""
+
+    task: str
+    metric: str
+    direction: str
+
+
+class Training:
+    """One training run, epoch by epoch; its state can be saved after each epoch and restored.
+
+    The random numbers of an epoch (batch order, dropout, random selection) follow from the seed and the epoch's
+    number alone, so a restored run continues exactly as it would have.
+
+    Args:
+        network: The network, on its device.
+        train: Training batches.
+        validation: Validation batches.
+        task: Task and metric.
+        settings: The ``training`` settings of the arm.
+        seed: The fit's seed.
+        device: Where to train.
+    """
+
+    def __init__(
+        self, network: nn.Module, train: Batches, validation: list, task: Task, settings: dict[str, Any], seed: int,
+        device: torch.device,
+    ) -> None:  # fmt: skip
+        self.network, self.train, self.validation, self.task = network, train, validation, task
+        self.settings, self.seed, self.device = settings, seed, device
+        self.optimizer = torch.optim.AdamW(
+            network.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"]
+        )
+        self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
+            self.optimizer, factor=settings["plateau_factor"], patience=settings["plateau_patience"]
+        )
+        self.history: dict[str, list[float | None]] = {name: [] for name in CURVES}
+        self.best: dict[str, Any] | None = None
+        self.steps = 0
+
+    @property
+    def epochs(self) -> int:
+        return len(self.history["lr"])
+
+    def run(self, after_epoch: Callable[["Training"], None]) -> tuple[str, str | None]:
+        """Trains until the rate falls below its floor, the epochs are used up, or something goes wrong.
+
+        Returns:
+            A status, ``ok``, ``diverged`` or ``timeout``, and its reason.
+
+        Raises:
+            ValueError: If the initial rate is below its floor, so that there is nothing to train.
+        """
+        if self.settings["lr"] < self.settings["min_lr"]:
+            raise ValueError(f"training.lr is {self.settings['lr']}, below training.min_lr {self.settings['min_lr']}")
+        limit = self.settings["max_minutes"]
+        while self.epochs < self.settings["max_epochs"] and self._rate() >= self.settings["min_lr"]:
+            reason = self._epoch()
+            if reason is not None:
+                return "diverged", reason
+            after_epoch(self)
+            if limit is not None and sum(self.history["seconds"]) > 60 * limit:
+                return "timeout", f"training.max_minutes ({limit}) passed in epoch {self.epochs}"
+        return "ok", None
+
+    def _rate(self) -> float:
+        return self.optimizer.param_groups[0]["lr"]
+
+    def _epoch(self) -> str | None:
+        """Trains and validates once; returns why it diverged, if it did."""
+        start, rate = time.perf_counter(), self._rate()
+        torch.manual_seed(seed_from(self.seed, "epoch", self.epochs))
+        order = torch.Generator().manual_seed(seed_from(self.seed, "order", self.epochs))
+        self.network.train()
+        total, count = 0.0, 0
+        for batch in self.train.epoch(order):
+            self.optimizer.zero_grad(set_to_none=True)
+            loss, size = loss_terms(self.task.task, self.network(batch := batch.to(self.device)), batch.y)
+            (loss / max(size, 1)).backward()
+            self.optimizer.step()
+            total, count, self.steps = total + loss.item(), count + size, self.steps + 1
+        train_loss = total / max(count, 1)
+        scores = evaluate(self.network, self.validation, self.task.task, self.task.metric)
+        values = (train_loss, scores["loss"], scores[self.task.metric], rate, time.perf_counter() - start)
+        for name, value in zip(CURVES, values, strict=True):
+            self.history[name].append(value if math.isfinite(value) else None)
+        for name, value in (("training loss", train_loss), ("validation loss", scores["loss"])):
+            if not math.isfinite(value):
+                return f"the {name} was {value} in epoch {self.epochs}"
+        self._keep_best(scores[self.task.metric])
+        self.schedule.step(scores["loss"])
+        return None
+
+    def _keep_best(self, value: float) -> None:
+        """Keeps the state of the best validation metric; of equal ones the later, as the paper's code does."""
+        sign = 1 if self.task.direction == "maximize" else -1
+        if self.best is None or sign * value >= sign * self.best["value"]:
+            state = copy.deepcopy(self.network.state_dict())
+            self.best = {"epoch": self.epochs, "value": value, "state": state}
+
+    def state(self) -> dict[str, Any]:
+        """Returns everything that a continuation needs."""
+        return {
+            "network": self.network.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "history": self.history,
+            "best": self.best,
+            "steps": self.steps,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continues from a saved state."""
+        self.network.load_state_dict(state["network"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.load_state_dict(state["schedule"])
+        self.history, self.best, self.steps = state["history"], state["best"], state["steps"]

@@ -1,0 +1,94 @@
+"""The network around an aggregation: encoder, message-passing blocks, readout, head."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
+
+from ssma.aggr import make_aggregation
+from ssma.layers.convs import LAYERS
+
+READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
+
+
+class FeatureEncoder(nn.Module):
+    """Maps features to the network's width: a linear map of continuous ones, a sum of embeddings of categorical ones.
+
+    Args:
+        kind: ``{"kind": "continuous", "width": ...}`` or ``{"kind": "categorical", "cardinalities": [...]}``.
+        width: Output width.
+    """
+
+    def __init__(self, kind: dict[str, Any], width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(kind["width"], width) if kind["kind"] == "continuous" else None
+        self.embeddings = nn.ModuleList(nn.Embedding(size, width) for size in kind.get("cardinalities", ()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.linear is not None:
+            return self.linear(x)
+        return torch.stack([embed(x[:, column]) for column, embed in enumerate(self.embeddings)]).sum(0)
+
+
+class Block(nn.Module):
+    """Layer, batch norm, ReLU, residual, dropout, in this order."""
+
+    def __init__(self, conv: nn.Module, width: int, model: dict[str, Any]) -> None:
+        super().__init__()
+        self.conv = conv
+        self.norm = nn.BatchNorm1d(width) if model["batch_norm"] else nn.Identity()
+        self.dropout = nn.Dropout(model["dropout"])
+        self.residual = model["residual"]
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
+        edges = {} if edge_attr is None else {"edge_attr": edge_attr}
+        out = self.norm(self.conv(x, edge_index, **edges)).relu()
+        return self.dropout(out + x if self.residual else out)
+
+
+class Network(nn.Module):
+    """A message-passing network for one data set and one arm.
+
+    Args:
+        card: The data card: kinds of node and edge features, level, number of outputs.
+        layer: Name of the layer.
+        aggregator: Name of the aggregator.
+        settings: ``{"aggregator": options, "model": ...}`` of the arm.
+        width: Hidden width.
+        path: Dotted path of the aggregator's class, if it is the user's own.
+    """
+
+    def __init__(
+        self, card: dict[str, Any], layer: str, aggregator: str, settings: dict[str, Any], width: int, path: str | None = None
+    ) -> None:
+        super().__init__()
+        kind, model = LAYERS[layer], settings["model"]
+        has_edges = kind.takes_edge_features and card["edge_attr"] is not None
+
+        def aggregation(channels: int, heads: int) -> nn.Module:
+            return make_aggregation(aggregator, channels, heads, path, **settings["aggregator"])
+
+        self.encoder = FeatureEncoder(card["x"], width)
+        self.edge_encoder = FeatureEncoder(card["edge_attr"], width) if has_edges else None
+        self.blocks = nn.ModuleList(
+            Block(kind.make(width, width if has_edges else None, model, aggregation), width, model)
+            for _ in range(model["num_layers"])
+        )
+        self.readout = READOUTS[model["readout"]] if card["level"] == "graph" else None
+        half, quarter = max(1, width // 2), max(1, width // 4)
+        self.head = nn.Sequential(
+            nn.Linear(width, half), nn.ReLU(), nn.Linear(half, quarter), nn.ReLU(), nn.Linear(quarter, card["num_outputs"])
+        )
+
+    def forward(self, batch: Any) -> Tensor:
+        """Returns the outputs of the batch's graphs (or target nodes), ``[G, num_outputs]``."""
+        x = self.encoder(batch.x)
+        edge_attr = self.edge_encoder(batch.edge_attr) if self.edge_encoder is not None else None
+        for block in self.blocks:
+            x = block(x, batch.edge_index, edge_attr)
+        if self.readout is not None:
+            x = self.readout(x, batch.batch, batch.num_graphs)
+        elif batch.target is not None:
+            x = x[batch.target]
+        return self.head(x)

@@ -1,0 +1,56 @@
+"""The hidden width that a parameter budget allows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import Module
+
+from ssma.errors import StudyError
+from ssma.layers.convs import LAYERS
+from ssma.layers.network import Network
+
+
+def count_parameters(module: Module) -> int:
+    """Returns the number of trainable parameters."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+
+
+def largest_width(count: Callable[[int], int], budget: int, step: int = 1) -> int:
+    """Returns the largest multiple of ``step`` whose parameter count does not exceed ``budget``.
+
+    Args:
+        count: Parameters of a network of a given width; must not decrease with the width.
+        budget: Largest count allowed.
+        step: The width is a multiple of it.
+
+    Raises:
+        StudyError: If even the smallest width exceeds the budget.
+    """
+    if count(step) > budget:
+        raise StudyError(
+            f"model.budget: {budget} parameters are too few, the smallest network (width {step}) has {count(step)}; "
+            f"raise the budget, or lower num_layers, kappa, compression or heads"
+        )
+    low, high = 1, 2
+    while count(high * step) <= budget:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(middle * step) <= budget else (low, middle)
+    return low * step
+
+
+def hidden_channels(
+    card: dict[str, Any], layer: str, aggregator: str, settings: dict[str, Any], path: str | None = None
+) -> int:
+    """Returns an arm's width: the given one, or the largest within its budget, found without training or memory."""
+    model = settings["model"]
+    if model["hidden_channels"] is not None:
+        return model["hidden_channels"]
+
+    def count(width: int) -> int:
+        with torch.device("meta"):
+            return count_parameters(Network(card, layer, aggregator, settings, width, path))
+
+    return largest_width(count, model["budget"], model["heads"] if LAYERS[layer].by_heads else 1)

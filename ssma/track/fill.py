@@ -1,0 +1,56 @@
+"""Fills the store from the records: what a live tracker missed, or everything into a new store."""
+
+import sys
+from typing import Any
+
+from tqdm import tqdm
+
+from ssma.study.paths import Results
+from ssma.study.records import read_record
+from ssma.track.store import mlflow_errors, tracking_uri
+from ssma.track.tracker import Tracker
+
+
+def fill(results: Results, plan: dict[str, Any]) -> dict[str, int]:
+    """Logs every arm of the plan that left records; runs that are in the store already stay as they are.
+
+    Returns counts: ``arms``, ``trials`` and ``fits`` that the records hold, ``new_runs`` made in the store, and
+    ``missing_fits``, named by an arm but without a record. An arm that has no ``evaluation.json`` yet counts as
+    interrupted (KILLED) until its job, or the next call, says otherwise.
+
+    Raises:
+        StudyError: If the store cannot be used or a record was changed.
+    """
+    uri = tracking_uri(results, plan["config"]["track"]["uri"])
+    tracker = Tracker.open(results, uri, plan)
+    counts = dict.fromkeys(("arms", "trials", "fits", "new_runs", "missing_fits"), 0)
+    # disable=None: no bar where stderr is a file
+    for arm in tqdm(plan["arms"], desc="ssma track", unit="arm", file=sys.stderr, disable=None):
+        if results.chosen(arm["id"]).exists() or results.evaluation(arm["id"]).exists():
+            with mlflow_errors(uri):
+                _fill_arm(tracker, results, arm, counts)
+    return counts | {"new_runs": tracker.created}
+
+
+def _fill_arm(tracker: Tracker, results: Results, arm: dict[str, Any], counts: dict[str, int]) -> None:
+    tracker.arm(arm)
+    counts["arms"] += 1
+    if results.chosen(arm["id"]).exists():
+        for trial in read_record(results.chosen(arm["id"]))["trials"]:
+            tracker.trial(arm, trial, _read_fits(results, trial["fits"].values(), counts))
+            counts["trials"] += 1
+    if not results.evaluation(arm["id"]).exists():
+        tracker.finish(arm, "interrupted", "no evaluation.json: the job was stopped, or has not ended yet")
+        return
+    evaluation = read_record(results.evaluation(arm["id"]))
+    for entry in evaluation["fits"]:
+        for fit in _read_fits(results, [entry["id"]], counts):
+            tracker.fit(arm, entry["split"], entry["repeat"], fit)
+            counts["fits"] += 1
+    tracker.finish(arm, evaluation["status"], evaluation["reason"])
+
+
+def _read_fits(results: Results, ids: Any, counts: dict[str, int]) -> list[dict[str, Any]]:
+    paths = [results.fit(fit_id) for fit_id in ids]
+    counts["missing_fits"] += sum(not path.exists() for path in paths)
+    return [read_record(path) for path in paths if path.exists()]

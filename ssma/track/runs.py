@@ -1,0 +1,198 @@
+"""What a run says: records become tags, parameters and metrics. Pure Python, no MLflow.
+
+Everything follows from the records alone, times too, so that logging twice says the same twice.
+"""
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from ssma.study.ids import digest
+from ssma.track.names import flatten, param_values, safe_name
+
+FINAL_STATE = {
+    "ok": "FINISHED",
+    "complete": "FINISHED",
+    "diverged": "FAILED",
+    "failed": "FAILED",
+    "timeout": "FAILED",
+    "pruned": "KILLED",
+    "interrupted": "KILLED",
+}
+"""MLflow's word for each status of a fit, state of a trial and end of an arm."""
+
+LONGEST_REASON = 5000
+CURVES = ("train_loss", "validation_loss", "validation_metric", "lr")
+
+
+class Point(NamedTuple):
+    """One value of a metric; ``time`` in milliseconds since 1970."""
+
+    name: str
+    value: float
+    step: int
+    time: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """The whole content of one MLflow run; ``state`` None leaves it open."""
+
+    key: str
+    name: str
+    state: str | None
+    tags: dict[str, str]
+    params: dict[str, str]
+    points: list[Point] = field(default_factory=list)
+    start: int | None = None
+    end: int | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    identity: str = ""
+    """A hash of the content: a run that says something else is another run, since parameters are write-once."""
+
+
+def arm_run(plan: dict[str, Any], arm: dict[str, Any]) -> Run:
+    """Returns the parent run of an arm. Its tags may change (an ablation more), its settings may not."""
+    params, files = _params(flatten(arm["settings"], arm["aggregator"]))
+    ablations = [
+        name
+        for name, ablation in sorted(plan["ablations"].items())
+        if any(cell["arm"] == arm["id"] for cell in ablation["cells"])
+    ]
+    tags = {
+        "dataset": arm["dataset"],
+        "layer": arm["layer"],
+        "aggregator": arm["aggregator"],
+        "ablations": ", ".join(ablations),
+        "selection": arm["selection"],
+    }
+    about = {"study": plan["study"], "config": plan["config"], "arm": arm}
+    return Run(
+        key=f"arm:{arm['id']}",
+        name=arm["label"],
+        state=None,
+        tags=_tags("arm", arm, tags, files),
+        params=params,
+        files=files | {"config.json": _json(about)},
+        identity=digest([arm["label"], params]),
+    )
+
+
+def trial_run(arm: dict[str, Any], trial: dict[str, Any], fits: Iterable[dict[str, Any]]) -> Run:
+    """Returns the run of one trial from its entry in ``chosen.json`` and the records of its fits.
+
+    Its metrics: ``mean.validation_<metric>``, ``split.validation_<metric>`` with the split as step, and the
+    curve of each fit as ``split_<k>.validation_<metric>``.
+    """
+    fits = sorted(fits, key=lambda fit: fit["spec"]["split"])
+    points = []
+    for fit in fits:
+        split, metric = fit["spec"]["split"], fit["metric"]
+        per_split = trial["per_split"].get(str(split))
+        points += _final({f"split.validation_{metric}": per_split}, split, _end(fit))
+        curve = fit["history"]["validation_metric"]
+        points += _curve(f"split_{split}.validation_{metric}", curve, _times(fit))
+    end = max(map(_end, fits), default=None)
+    if fits:
+        points += _final({f"mean.validation_{fits[0]['metric']}": trial["validation"]}, 0, end)
+    tags = {"trial": trial["number"], "status": trial["state"], "reason": trial["reason"]}
+    return _child(
+        key=f"trial:{arm['id']}:{trial['number']}",
+        name=f"trial {trial['number']}",
+        status=trial["state"],
+        tags=("trial", arm, tags),
+        params=trial["hyperparameters"],
+        points=points,
+        start=min(map(_start, fits), default=None),
+        end=end,
+    )
+
+
+def fit_run(arm: dict[str, Any], split: int, repeat: int, fit: dict[str, Any]) -> Run:
+    """Returns the run of one evaluation fit: its curves, and its numbers at the best validation epoch."""
+    spec, metric = fit["spec"], fit["metric"]
+    points = []
+    for name in CURVES:
+        shown = f"validation_{metric}" if name == "validation_metric" else name
+        points += _curve(shown, fit["history"][name], _times(fit))
+    best = {f"best.{part}_{metric}": (fit[part] or {}).get(metric) for part in ("train", "validation", "test")}
+    numbers = {"best_epoch": fit["best_epoch"], "parameters": fit["parameters"], "seconds": fit["seconds"]}
+    points += _final(best | numbers, fit["best_epoch"] or 0, _end(fit))
+    tags = {"split": split, "repeat": repeat, "seed": spec["seed"], "fit": fit["id"]}
+    tags |= {"status": fit["status"], "reason": fit["reason"]}
+    return _child(
+        key=f"fit:{arm['id']}:{split}:{repeat}",
+        name=f"split {split} seed {repeat}",
+        status=fit["status"],
+        tags=("fit", arm, tags),
+        params=flatten(spec["settings"], spec["aggregator"]),
+        points=points,
+        start=_start(fit),
+        end=_end(fit),
+        files={"record.json": _json(fit)},
+    )
+
+
+def _child(
+    key: str,
+    name: str,
+    status: str,
+    tags: tuple[str, dict[str, Any], dict[str, Any]],
+    params: dict[str, Any],
+    points: list[Point],
+    start: int | None,
+    end: int | None,
+    files: dict[str, str] | None = None,
+) -> Run:
+    texts, whole = _params(params)
+    all_tags = _tags(*tags, whole)
+    state = FINAL_STATE[status]
+    identity = digest([name, state, all_tags, texts, points])
+    return Run(key, name, state, all_tags, texts, points, start, end, whole | (files or {}), identity)
+
+
+def _params(values: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    texts, whole = param_values(values)
+    return texts, {f"params/{name}.txt": text for name, text in whole.items()}
+
+
+def _tags(kind: str, arm: dict[str, Any], tags: dict[str, Any], cut: dict[str, str]) -> dict[str, str]:
+    given = {f"ssma.{name}": str(value)[:LONGEST_REASON] for name, value in tags.items() if value is not None}
+    if cut:
+        given["ssma.cut_params"] = ", ".join(sorted(path[len("params/") : -len(".txt")] for path in cut))
+    return {"ssma.kind": kind, "ssma.arm": arm["id"]} | given
+
+
+def _final(values: dict[str, float | None], step: int, time: int) -> list[Point]:
+    return [Point(safe_name(name), value, step, time) for name, value in values.items() if _finite(value)]
+
+
+def _curve(name: str, values: list[float | None], times: list[int]) -> list[Point]:
+    steps = enumerate(zip(values, times, strict=True))
+    return [Point(safe_name(name), value, step, time) for step, (value, time) in steps if _finite(value)]
+
+
+def _finite(value: float | None) -> bool:
+    """MLflow would store infinity as the largest float; the status of the run says what happened instead."""
+    return value is not None and math.isfinite(value)
+
+
+def _start(fit: dict[str, Any]) -> int:
+    return round(datetime.fromisoformat(fit["started"]).timestamp() * 1000)
+
+
+def _end(fit: dict[str, Any]) -> int:
+    return _start(fit) + round(1000 * (fit["seconds"] or 0))
+
+
+def _times(fit: dict[str, Any]) -> list[int]:
+    start = _start(fit)
+    return [start + round(1000 * passed) for passed in accumulate(value or 0 for value in fit["history"]["seconds"])]
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=1, allow_nan=False) + "\n"

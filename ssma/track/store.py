@@ -1,0 +1,149 @@
+"""The MLflow store of a study: where it lies, how it is made, and how it fails."""
+
+import fcntl
+import logging
+import os
+import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ssma.errors import StudyError
+from ssma.study.paths import Results
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # its errors reach the user through StudyError, in one line
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "3",  # twice this is what a dead server costs a training
+}
+"""What MLflow reads when it is imported; a variable that the user has set stays as it is."""
+
+
+def tracking_uri(results: Results, configured: str | None) -> str:
+    """Returns the address of the store: the configured one, else SQLite in ``results/<study>/mlflow``.
+
+    The address is made anew from the results folder each time, so the folder can be moved.
+    """
+    if configured:
+        return configured
+    file = results.store.absolute() / "mlflow.db"
+    if "?" in str(file):
+        raise StudyError(f"{file}: SQLite addresses cannot hold '?'; rename the folder or set track.uri")
+    return f"sqlite:///{file}"
+
+
+def artifact_folder(results: Results) -> Path:
+    """Returns the folder of the artifacts, beside the store (a tracking server keeps them in its own place)."""
+    return results.store.absolute() / "artifacts"
+
+
+def make_client(uri: str) -> "MlflowClient":
+    """Imports MLflow, quiet, without telemetry and with short timeouts, and returns a client of ``uri``."""
+    _set_environment()
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
+
+
+def create_store(uri: str, artifacts: Path, study: str) -> str:
+    """Makes schema and experiment of a study where they are missing; returns the id of the experiment.
+
+    It is meant for one job before the fan-out, but many processes may call it at once, and again: a lock
+    file beside a SQLite store keeps them apart (MLflow's own first opening is a race). An experiment that
+    was deleted in the UI is restored. A SQLite store whose folder was moved gets its new artifact paths.
+
+    Raises:
+        StudyError: If the store cannot be reached or used.
+    """
+    with mlflow_errors(uri):
+        if not uri.startswith("sqlite:"):
+            _check_database_server(uri)
+            return _experiment(make_client(uri), None if urlsplit(uri).scheme.startswith("http") else artifacts, study)
+        file = Path(uri.removeprefix("sqlite:///").partition("?")[0])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.with_name(f"{file.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with closing(sqlite3.connect(file)) as database:
+                # Twice the writes per second, and readers never wait. Also the first look at a broken file:
+                # MLflow would try for 100 seconds to open it.
+                database.execute("PRAGMA journal_mode=WAL")
+            experiment = _experiment(make_client(uri), artifacts, study)
+            _relocate(file, experiment, str(artifacts))
+        return experiment
+
+
+@contextmanager
+def mlflow_errors(uri: str) -> Iterator[None]:
+    """Turns every way in which MLflow or its store fails into one StudyError of one line.
+
+    These are: MLflow's own exception (which wraps those of HTTP and of SQL sessions), SQLAlchemy's from opening a
+    database, SQLite's, OSError (artifacts, sockets), and ImportError (MLflow or the driver of a database).
+    """
+    try:
+        _set_environment()
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+    except ImportError as error:
+        raise StudyError(f"MLflow cannot be imported ({error}); install it, or set track.enabled: false") from error
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError) as error:
+        remedy = "set track.uri, or track.enabled: false"
+        if uri.startswith("sqlite:"):
+            remedy = f"delete {uri.removeprefix('sqlite:///')} to have it made again, or {remedy}"
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        raise StudyError(f"MLflow store {_without_password(uri)} cannot be used ({said}); {remedy}") from error
+
+
+def _set_environment() -> None:
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns at each retry
+
+
+def _without_password(uri: str) -> str:
+    password = urlsplit(uri).password
+    return uri.replace(f":{password}@", ":***@") if password else uri
+
+
+def _check_database_server(uri: str) -> None:
+    """Fails at once at a closed port, where MLflow would try for 100 seconds to open the database."""
+    address = urlsplit(uri)
+    if not address.scheme.startswith("http") and address.hostname and address.port:
+        socket.create_connection((address.hostname, address.port), timeout=3).close()
+
+
+def _experiment(client: "MlflowClient", artifacts: Path | None, study: str) -> str:
+    from mlflow.exceptions import MlflowException
+
+    found = client.get_experiment_by_name(study)
+    if found is None:
+        try:
+            return client.create_experiment(study, artifact_location=str(artifacts) if artifacts else None)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            found = client.get_experiment_by_name(study)  # another process was faster
+    if found.lifecycle_stage == "deleted":
+        client.restore_experiment(found.experiment_id)
+    return found.experiment_id
+
+
+def _relocate(file: Path, experiment: str, artifacts: str) -> None:
+    """MLflow stores absolute artifact paths: writes the present ones into a store that was moved."""
+    with closing(sqlite3.connect(file)) as database, database:
+        query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
+        (old,) = database.execute(query, [experiment]).fetchone()
+        if old != artifacts:
+            moved = "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) WHERE experiment_id = ?"
+            database.execute(moved, [artifacts, len(old) + 1, experiment])
+            place = "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?"
+            database.execute(place, [artifacts, experiment])

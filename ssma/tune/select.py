@@ -1,0 +1,42 @@
+"""Which trial is chosen. A pure function of one column of scores per split; it is given validation scores."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+Scores = Mapping[int, Mapping[int, float]]
+"""Trial number -> split -> score."""
+
+
+def choose(
+    scores: Scores, splits: Sequence[int], direction: Literal["maximize", "minimize"], per_split: bool = False
+) -> dict[int, int]:
+    """Returns the chosen trial of each split; of equally good ones the earliest.
+
+    Args:
+        scores: Complete trials: a score for each split they were judged on.
+        splits: The splits that need a choice.
+        direction: Whether a high or a low score is good.
+        per_split: Choose for each split by its own score, instead of once by the mean over the splits.
+
+    Raises:
+        ValueError: If there is no trial.
+
+    Example:
+        >>> choose({0: {0: 0.8, 1: 0.6}, 1: {0: 0.7, 1: 0.9}}, [0, 1], "maximize")
+        {0: 1, 1: 1}
+        >>> choose({0: {0: 0.8, 1: 0.6}, 1: {0: 0.7, 1: 0.9}}, [0, 1], "maximize", per_split=True)
+        {0: 0, 1: 1}
+    """
+    if not scores:
+        raise ValueError("there is no complete trial to choose from")
+    sign = 1 if direction == "maximize" else -1
+
+    def mean(trial: int) -> float:
+        return sum(scores[trial].values()) / len(scores[trial])
+
+    def best(score) -> int:
+        return max(sorted(scores), key=lambda trial: sign * score(trial))
+
+    if per_split:
+        return {split: best(lambda trial, split=split: scores[trial][split]) for split in splits}
+    return dict.fromkeys(splits, best(mean))

@@ -1,0 +1,84 @@
+import pytest
+import torch
+from torch_geometric.data import Batch as PyGBatch
+from torch_geometric.data import Data
+
+from ssma.data.batches import Batches, collate
+from ssma.data.graphs import Graphs
+
+
+def random_graphs(count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    data = []
+    for number in range(count):
+        nodes = int(torch.randint(1, 6, (1,), generator=generator))
+        edges = int(torch.randint(0, 9, (1,), generator=generator))
+        data.append(Data(
+            x=torch.randn(nodes, 3, generator=generator),
+            edge_index=torch.randint(nodes, (2, edges), generator=generator),
+            edge_attr=torch.randint(4, (edges, 2), generator=generator),
+            y=torch.tensor([number]),
+        ))
+    return data
+
+
+def test_equals_pyg():
+    data = random_graphs(20)
+    graphs, _ = Graphs.from_data_list(data)
+    items = [7, 3, 19, 0, 11]
+    ours = collate(graphs, torch.tensor(items), graphs.y[items])
+    theirs = PyGBatch.from_data_list([data[i] for i in items])
+    for name in ("x", "edge_index", "edge_attr", "batch", "y"):
+        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
+    assert (ours.num_graphs, ours.target) == (5, None)
+    assert torch.equal(ours.to("cpu").edge_index, theirs.edge_index)
+
+
+@pytest.mark.parametrize(("count", "size", "shuffled", "expected"), [
+    (33, 32, True, [33]),
+    (33, 32, False, [32, 1]),
+    (34, 32, True, [32, 2]),
+    (65, 32, True, [32, 33]),
+    (64, 32, True, [32, 32]),
+    (1, 32, True, [1]),
+    (3, 32, False, [3]),
+])
+def test_boundaries(count, size, shuffled, expected):
+    graphs, _ = Graphs.from_data_list(random_graphs(count))
+    generator = torch.Generator().manual_seed(0) if shuffled else None
+    batches = list(Batches(graphs, list(range(count)), size, "graph").epoch(generator))
+    assert [batch.num_graphs for batch in batches] == expected
+    assert [batch.y.numel() for batch in batches] == expected
+    seen = torch.cat([batch.y for batch in batches]).tolist()
+    assert sorted(seen) == list(range(count))
+    assert (seen == list(range(count))) is (not shuffled or count == 1)
+
+
+def test_the_generator_decides_the_order():
+    graphs, _ = Graphs.from_data_list(random_graphs(12))
+    batches = Batches(graphs, [1, 3, 5, 7, 9, 11], 4, "graph")
+    orders = [torch.cat([batch.y for batch in batches.epoch(torch.Generator().manual_seed(seed))]).tolist()
+              for seed in (1, 1, 2)]
+    assert orders[0] == orders[1] != orders[2]
+    assert sorted(orders[0]) == [1, 3, 5, 7, 9, 11]
+
+
+def test_missing_labels_stay_in_their_row():
+    data = random_graphs(4)
+    for number, graph in enumerate(data):
+        graph.y = torch.tensor([float(number), 1.0 if number == 3 else float("nan")])
+    graphs, _ = Graphs.from_data_list(data)
+    (batch,) = Batches(graphs, [2, 0], 8, "graph").epoch()
+    assert batch.y.shape == (2, 2)
+    assert batch.y[:, 0].tolist() == [2, 0]
+    assert batch.y[:, 1].isnan().all()
+
+
+def test_node_level_is_one_whole_batch():
+    data = Data(x=torch.randn(5, 2), edge_index=torch.tensor([[0, 4], [4, 1]]), y=torch.tensor([0, 1, 2, 3, 4]))
+    graphs, _ = Graphs.from_data_list([data], level="node")
+    (batch,) = Batches(graphs, [4, 1], 1, "node").epoch(torch.Generator())
+    assert torch.equal(batch.x, data.x)
+    assert torch.equal(batch.edge_index, data.edge_index)
+    assert (batch.target.tolist(), batch.y.tolist()) == ([4, 1], [4, 1])
+    assert batch.batch.tolist() == [0] * 5

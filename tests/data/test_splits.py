@@ -1,0 +1,63 @@
+import random
+
+import pytest
+import torch
+
+from ssma.data.splits import make_splits, split_hash
+from ssma.errors import StudyError
+
+LABELS = torch.tensor([0] * 40 + [1] * 20)
+
+
+def check(splits, items):
+    for fold, split in enumerate(splits):
+        parts = [set(split[part]) for part in ("train", "validation", "test")]
+        assert sum(map(len, parts)) == items
+        assert set.union(*parts) == set(range(items))
+        assert split["validation"] == splits[(fold + 1) % len(splits)]["test"]
+        assert split["hash"] == split_hash(split)
+    assert sorted(item for split in splits for item in split["test"]) == list(range(items))
+    assert len({split["hash"] for split in splits}) == len(splits)
+
+
+def test_stratified_folds_keep_the_shares():
+    scheme, splits = make_splits(LABELS, 10, "stratified", 0)
+    assert scheme == "stratified"
+    check(splits, 60)
+    for split in splits:
+        assert torch.bincount(LABELS[split["test"]]).tolist() == [4, 2]
+        assert torch.bincount(LABELS[split["train"]]).tolist() == [32, 16]
+    assert make_splits(LABELS, 10, "stratified", 0)[1] == splits
+    assert make_splits(LABELS, 10, "stratified", 1)[1] != splits
+
+
+def test_shuffle_is_the_protocol_of_the_authors():
+    random.seed(0)
+    order = list(range(188))
+    random.shuffle(order)
+    scheme, splits = make_splits(torch.zeros(188, dtype=torch.int64), 10, "shuffle", 0)
+    assert scheme == "shuffle"
+    check(splits, 188)
+    assert [len(split["test"]) for split in splits] == [18] * 9 + [26]
+    assert splits[0]["test"] == sorted(order[:18])
+    assert splits[9]["test"] == sorted(order[162:])
+
+
+def test_real_targets_are_shuffled():
+    scheme, splits = make_splits(torch.randn(50, 1), 5, "stratified", 3)
+    assert scheme == "shuffle"
+    check(splits, 50)
+
+
+@pytest.mark.parametrize(("labels", "folds", "message"), [
+    (LABELS, 2, "splits.folds: 2 is not possible with 60 items"),
+    (LABELS[:9], 10, "splits.folds: 10 is not possible with 9 items"),
+    (torch.tensor([0] * 30 + [1] * 3), 10, "class 1 has 3 members.*splits.folds to 3 or less.*shuffle"),
+])
+def test_refuses_folds_that_cannot_be(labels, folds, message):
+    with pytest.raises(StudyError, match=message):
+        make_splits(labels, folds, "stratified", 0)
+
+
+def test_a_small_class_may_be_shuffled():
+    check(make_splits(torch.tensor([0] * 30 + [1] * 3), 10, "shuffle", 0)[1], 33)

@@ -1,0 +1,178 @@
+"""A set of three graphs by hand: a path 1-2-3, an edge 4-5, a lone node 6 at the end."""
+
+import io
+import os
+import socket
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from ssma.data import tu
+from ssma.data.splits import make_splits
+from ssma.errors import StudyError
+
+EDGES = "1, 2\n2, 1\n2, 3\n3, 2\n4, 5\n5, 4\n"
+FILES = {
+    "A": EDGES,
+    "graph_indicator": "1\n1\n1\n2\n2\n3\n",
+    "graph_labels": "5\n1\n2\n",
+    "node_labels": "3\n4\n3\n4\n3\n5\n",
+    "node_attributes": "0.5, 1\n1.5, 2\n2.5, 3\n3.5, 4\n4.5, 5\n5.5, 6\n",
+    "edge_labels": "0\n0\n1\n1\n2\n2\n",
+    "edge_attributes": "9\n9\n8\n8\n7\n7\n",
+}
+MIRROR = Path(os.environ.get("SSMA_DATA_MIRROR", Path(__file__).parents[2] / "../shared/data"))
+real_data = pytest.mark.skipif(not (MIRROR / "TUDataset").is_dir(), reason=f"no TU sets in {MIRROR}")
+
+
+def write_set(folder, leave_out=(), **changed):
+    raw = folder / "TUDataset" / "TINY" / "raw"
+    raw.mkdir(parents=True)
+    for name, text in (FILES | changed).items():
+        if name not in leave_out:
+            (raw / f"TINY_{name}.txt").write_text(text)
+    return folder
+
+
+def read(tmp_path, mirror, **options):
+    return tu.load({"source": "tu", "name": "TINY", **options}, tmp_path / "work", mirror)
+
+
+def test_values_by_hand(tmp_path):
+    loaded = read(tmp_path, write_set(tmp_path / "mirror"))
+    graphs = loaded.graphs
+    assert graphs.x.tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    assert graphs.node_ptr.tolist() == [0, 3, 5, 6]
+    assert graphs.edge_ptr.tolist() == [0, 4, 6, 6]
+    assert graphs.edge_index.tolist() == [[0, 1, 1, 2, 0, 1], [1, 0, 2, 1, 1, 0]]
+    assert graphs.edge_attr.argmax(dim=1).tolist() == [0, 0, 1, 1, 2, 2]
+    assert graphs.y.tolist() == [2, 0, 1]
+    assert loaded.label_mapping == {"1": 0, "2": 1, "5": 2}
+    assert (loaded.num_outputs, loaded.features, loaded.task) == (3, "node labels (one-hot)", "multiclass")
+    assert len(loaded.raw_files) == 7 and len(loaded.raw_files["TINY_A.txt"]) == 64
+    assert not (tmp_path / "mirror/TUDataset/TINY/processed").exists()
+
+
+def test_labels_of_two_signs(tmp_path):
+    loaded = read(tmp_path, write_set(tmp_path / "mirror", graph_labels="1\n-1\n1\n"))
+    assert (loaded.graphs.y.tolist(), loaded.label_mapping, loaded.num_outputs) == ([1, 0, 1], {"-1": 0, "1": 1}, 2)
+
+
+@pytest.mark.parametrize(("node_attributes", "leave_out", "width", "edge_width"), [
+    (False, (), 3, 3),
+    (True, (), 5, 3),
+    (True, ("node_labels", "edge_labels"), 2, None),
+    (False, ("node_attributes", "edge_attributes"), 3, 3),
+])
+def test_widths_follow_the_switch(tmp_path, node_attributes, leave_out, width, edge_width):
+    graphs = read(tmp_path, write_set(tmp_path / "mirror", leave_out), node_attributes=node_attributes).graphs
+    assert graphs.x.size(1) == width
+    assert (None if graphs.edge_attr is None else graphs.edge_attr.size(1)) == edge_width
+    if node_attributes:
+        assert graphs.x[:, 0].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+
+
+def test_made_features_and_no_stale_cache(tmp_path):
+    mirror = write_set(tmp_path / "mirror", ("node_labels", "node_attributes"))
+    degree = read(tmp_path, mirror, features="degree")
+    assert degree.graphs.x.tolist() == [[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0], [1, 0, 0]]
+    constant = read(tmp_path, mirror, features="constant")
+    assert constant.graphs.x.tolist() == [[1]] * 6
+    random = read(tmp_path, mirror, features="random").graphs.x
+    assert random.shape == (6, 32)
+    assert torch.equal(random, random[:1].expand(6, -1))
+    assert "degree" in degree.features and "constant" in constant.features
+
+
+def test_changed_raw_files_are_read_again(tmp_path):
+    first, second = write_set(tmp_path / "one"), write_set(tmp_path / "two", graph_labels="7\n7\n8\n")
+    assert read(tmp_path, first).graphs.y.tolist() == [2, 0, 1]
+    assert read(tmp_path, second).graphs.y.tolist() == [0, 0, 1]
+
+
+def test_many_degrees_share_the_last_column(tmp_path):
+    leaves = range(2, 72)
+    star = "".join(f"1, {leaf}\n{leaf}, 1\n" for leaf in leaves)
+    without = ("node_labels", "node_attributes", "edge_labels", "edge_attributes")
+    mirror = write_set(tmp_path / "mirror", without, A=star,
+                       graph_indicator="1\n" * 71 + "2\n", graph_labels="0\n1\n")
+    x = read(tmp_path, mirror, features="degree").graphs.x
+    assert x.shape == (72, 65)
+    assert x.argmax(dim=1).tolist() == [64] + [1] * 70 + [0]
+
+
+def test_graph_attributes_are_real_targets(tmp_path):
+    mirror = write_set(tmp_path / "mirror", graph_attributes="0.5, 1\n1.5, 2\n2.5, 3\n")
+    loaded = read(tmp_path, mirror)
+    assert loaded.graphs.y.tolist() == [[0.5, 1], [1.5, 2], [2.5, 3]]
+    assert (loaded.task, loaded.metric, loaded.num_outputs, loaded.label_mapping) == ("regression", "mae", 2, None)
+
+
+@pytest.mark.parametrize(("leave_out", "changed", "options", "message"), [
+    (("node_labels", "node_attributes"), {}, {}, "no node labels; set features to degree, constant or random$"),
+    (("node_labels",), {}, {}, "no node labels.*or node_attributes to true"),
+    (("node_attributes",), {}, {"node_attributes": True}, "node_attributes is true, but the set has none"),
+    ((), {}, {"features": "colour"}, "features is 'colour', allowed are labels, degree, constant, random"),
+    ((), {"graph_labels": "5\n1\n"}, {}, "2 graph labels for 3 graphs"),
+    (("graph_labels",), {}, {}, "no graph labels for 3 graphs"),
+    ((), {"A": EDGES.strip()}, {}, "TINY_A.txt: the last line has no line end"),
+    (("edge_labels", "edge_attributes"), {"A": EDGES + "3, 4\n"}, {}, r"graph 0: edge_index spans 0\.\.3"),
+    ((), {"graph_indicator": "1\n2\n1\n2\n2\n3\n"}, {}, "not sorted"),
+    ((), {"A": "x, y\n"}, {}, "cannot be read as a TU set"),
+    (("A",), {}, {}, "TINY_A.txt is not in .*data.mirror.*SSMA_DATA_MIRROR"),
+])
+def test_one_clear_error(tmp_path, leave_out, changed, options, message):
+    with pytest.raises(StudyError, match=message):
+        read(tmp_path, write_set(tmp_path / "mirror", leave_out, **changed), **options)
+
+
+def test_without_network_and_mirror(tmp_path, monkeypatch):
+    def unreachable(*args, **kwargs):
+        raise OSError("network is unreachable")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unreachable)
+    start = time.monotonic()
+    with pytest.raises(StudyError, match="TINY_A.txt is not in .*work/TINY/raw.*data.mirror.*SSMA_DATA_MIRROR"):
+        read(tmp_path, None)
+    assert time.monotonic() - start < 30
+    assert not (tmp_path / "work/TINY/raw").exists()
+
+
+def test_downloads_once(tmp_path, monkeypatch):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        for name, text in FILES.items():
+            file.writestr(f"TINY/TINY_{name}.txt", text)
+    asked = []
+
+    def answer(url, timeout):
+        asked.append(url)
+        return io.BytesIO(archive.getvalue())
+
+    monkeypatch.setattr(tu, "urlopen", answer)
+    for _ in range(2):
+        assert read(tmp_path, None).graphs.y.tolist() == [2, 0, 1]
+    assert len(asked) == 1 and asked[0].endswith("/TINY.zip")
+
+
+@real_data
+def test_mutag(tmp_path):
+    loaded = tu.load({"source": "tu", "name": "MUTAG"}, tmp_path, MIRROR)
+    graphs = loaded.graphs
+    assert (graphs.num_graphs, graphs.num_nodes, graphs.num_edges) == (188, 3371, 7442)
+    assert (graphs.x.size(1), graphs.edge_attr.size(1)) == (7, 4)
+    assert graphs.y.bincount().tolist() == [63, 125]
+    assert loaded.label_mapping == {"-1": 0, "1": 1}
+
+
+@real_data
+def test_imdb_binary_folds_of_the_authors(tmp_path):
+    loaded = tu.load({"source": "tu", "name": "IMDB-BINARY", "features": "random"}, tmp_path, MIRROR)
+    graphs = loaded.graphs
+    assert (graphs.num_graphs, graphs.num_nodes, graphs.num_edges) == (1000, 19773, 193062)
+    scheme, splits = make_splits(graphs.y, 10, "shuffle", 0)
+    counts = [graphs.y[split["test"]].bincount().tolist() for split in splits]
+    assert [56, 48, 51, 51, 39, 46, 46, 54, 54, 55] in [list(column) for column in zip(*counts, strict=True)]

@@ -1,0 +1,31 @@
+import math
+
+from made_records import make_fit, make_plan, make_trial
+
+from ssma.track.runs import Point, trial_run
+
+
+def test_what_is_not_finite_is_left_out():
+    """MLflow would store infinity as 1.797e308."""
+    (arm,) = make_plan(["one"])["arms"]
+    fit = make_fit(arm, 0)
+    fit["history"]["validation_metric"] = [math.inf, 0.5, math.nan]
+    trial = make_trial(0, [fit]) | {"validation": -math.inf}
+    time = 1767268800000
+    assert trial_run(arm, trial, [fit]).points == [
+        Point("split.validation_accuracy", 0.8, 0, time + 1500),
+        Point("split_0.validation_accuracy", 0.5, 1, time + 1000),
+    ]
+
+
+def test_a_pruned_trial_is_not_finished():
+    (arm,) = make_plan(["one"])["arms"]
+    run = trial_run(arm, make_trial(4, [], "pruned"), [])
+    assert (run.name, run.state, run.tags["ssma.status"]) == ("trial 4", "KILLED", "pruned")
+
+
+def test_the_order_of_fits_does_not_matter():
+    (arm,) = make_plan(["one"])["arms"]
+    fits = [make_fit(arm, split) for split in (0, 1)]
+    trial = make_trial(0, fits)
+    assert trial_run(arm, trial, fits).identity == trial_run(arm, trial, fits[::-1]).identity

@@ -1,0 +1,301 @@
+"""What lies in a real SQLite store after logging."""
+
+import json
+import logging
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from made_records import log_live, make_fit, make_plan, make_trial, write_arm
+
+from ssma.errors import StudyError
+from ssma.study.paths import Results
+from ssma.track import live
+from ssma.track.fill import fill
+from ssma.track.live import LiveTracker, NoTracker, open_tracker
+from ssma.track.store import artifact_folder, create_store, make_client, tracking_uri
+from ssma.track.tracker import Tracker
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """A store without runs, made once; the path has a space."""
+    results = Results(tmp_path_factory.mktemp("empty store") / "made")
+    create_store(tracking_uri(results, None), artifact_folder(results), "made")
+    return results
+
+
+@pytest.fixture
+def results(empty, tmp_path):
+    """A fresh copy of the empty store."""
+    shutil.copytree(empty.root, tmp_path / "made")
+    return Results(tmp_path / "made")
+
+
+def runs_of(results, study="made"):
+    """Returns every run of a study by its key: name, status, tags, parameters, metric histories."""
+    client = make_client(tracking_uri(results, None))
+    found = {}
+    for run in client.search_runs([client.get_experiment_by_name(study).experiment_id], max_results=1000):
+        tags = {key: value for key, value in run.data.tags.items() if key != "mlflow.parentRunId"}
+        key = tags["ssma.key"]
+        assert key not in found
+        points = {name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
+        histories = {name: [(point.step, point.value, point.timestamp) for point in points[name]] for name in points}
+        found[key] = (run.info.run_name, run.info.status, tags, run.data.params, histories)
+    return found
+
+
+def run_of(results, key):
+    client = make_client(tracking_uri(results, None))
+    experiment = client.get_experiment_by_name("made").experiment_id
+    return client.search_runs([experiment], f"tags.\"ssma.key\" = '{key}'")
+
+
+def test_live_logging_and_filling_say_the_same_once(results):
+    plan = make_plan()
+    written = {arm["id"]: write_arm(results, arm) for arm in plan["arms"]}
+    tracker = open_tracker(results, plan)
+    assert isinstance(tracker, LiveTracker)
+    for arm in plan["arms"]:
+        log_live(tracker, arm, *written[arm["id"]])
+    logged = runs_of(results)
+    assert len(logged) == 10
+
+    one = plan["arms"][0]["id"]
+    name, status, tags, params, histories = logged[f"arm:{one}"]
+    assert (name, status) == ("MUTAG / gcn / one", "FINISHED")
+    assert params == {"ssma.kappa": "3", "ssma.note": "short", "model.num_layers": "4", "training.lr": "0.01"}
+    assert tags["ssma.ablations"] == "first, main"
+    assert tags["ssma.kind"] == "arm"
+
+    name, status, tags, params, histories = logged[f"fit:{one}:0:0"]
+    assert (name, status, tags["ssma.status"], tags["ssma.seed"]) == ("split 0 seed 0", "FINISHED", "ok", "123")
+    start = 1767268800000
+    curve = [(0, 0.5, start + 500), (1, 0.9, start + 1000), (2, 0.7, start + 1500)]
+    assert histories["validation_accuracy"] == curve
+    assert histories["train_loss"] == [(0, 1.0, start + 500), (2, 0.2, start + 1500)]  # null is not logged
+    assert histories["best.validation_accuracy"] == [(1, 0.9, start + 1500)]
+    assert histories["best.test_accuracy"] == [(1, 0.8, start + 1500)]
+    assert histories["parameters"][0][1] == 999
+
+    name, status, tags, params, histories = logged[f"fit:{one}:1:0"]
+    assert (status, tags["ssma.status"], tags["ssma.reason"]) == ("FAILED", "diverged", "loss is not finite in epoch 2")
+    assert not [name for name in histories if name.startswith("best")]
+
+    name, status, tags, params, histories = logged[f"trial:{one}:0"]
+    assert (name, status, params) == ("trial 0", "FINISHED", {"training.lr": "0.01"})
+    assert histories["mean.validation_accuracy"] == [(0, 0.85, start + 1500)]
+    assert [point[:2] for point in histories["split.validation_accuracy"]] == [(0, 0.8), (1, 0.9)]
+    assert histories["split_1.validation_accuracy"] == curve
+    assert logged[f"trial:{one}:1"][1] == "FAILED"
+
+    assert fill(results, plan) == {"arms": 2, "trials": 4, "fits": 4, "new_runs": 0, "missing_fits": 0}
+    assert runs_of(results) == logged
+
+    # Another name for the same records: MLflow keeps the opened database of a deleted file.
+    copy = Results(results.root.with_name("copy"))
+    shutil.copytree(results.root, copy.root, ignore=shutil.ignore_patterns("mlflow"))
+    assert fill(copy, plan)["new_runs"] == 10
+    assert runs_of(copy) == logged
+
+
+def test_parents_and_artifacts(results):
+    plan = make_plan(["one"], long_text="y" * 9000)
+    (arm,) = plan["arms"]
+    trials, fits = write_arm(results, arm)
+    log_live(open_tracker(results, plan), arm, trials, fits)
+    (parent,) = run_of(results, f"arm:{arm['id']}")
+    folder = Path(parent.info.artifact_uri)
+    assert folder.is_relative_to(results.store)
+    assert sorted(path.name for path in folder.iterdir()) == ["chosen.json", "config.json", "evaluation.json", "params"]
+    assert json.loads((folder / "config.json").read_text())["arm"]["id"] == arm["id"]
+    assert (folder / "params" / "ssma.note.txt").read_text() == "y" * 9000
+    assert parent.data.tags["ssma.cut_params"] == "ssma.note"
+    assert len(parent.data.params["ssma.note"]) == 6000
+    (fit,) = run_of(results, f"fit:{arm['id']}:0:0")
+    assert fit.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert json.loads((Path(fit.info.artifact_uri) / "record.json").read_text())["id"] == fits[0]["id"]
+
+
+def test_runs_of_a_killed_process_are_completed_or_closed(results):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    trials, fits = write_arm(results, arm)
+    tracker = Tracker.open(results, tracking_uri(results, None), plan)
+    log_live(tracker, arm, trials, fits)
+    tracker.client.update_run(tracker._runs(arm["id"])[f"trial:{arm['id']}:0"][0].run_id, "RUNNING")
+    stray = {"ssma.key": "trial:lost", "ssma.identity": "x", "ssma.arm": arm["id"]}
+    stray_id = tracker.client.create_run(tracker.experiment, tags=stray).info.run_id
+    before = runs_of(results)
+    assert before[f"trial:{arm['id']}:0"][1] == before["trial:lost"][1] == "RUNNING"
+
+    assert fill(results, plan)["new_runs"] == 0
+    after = runs_of(results)
+    assert after[f"trial:{arm['id']}:0"][1] == "FINISHED"
+    assert after[f"trial:{arm['id']}:0"][4] == before[f"trial:{arm['id']}:0"][4]
+    assert tracker.client.get_run(stray_id).info.status == "KILLED"
+
+
+def test_arm_without_evaluation_is_killed_then_finished(results):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    write_arm(results, arm)
+    later = results.evaluation(arm["id"]).rename(results.root / "later.json")
+    fill(results, plan)
+    assert runs_of(results)[f"arm:{arm['id']}"][1] == "KILLED"
+    later.rename(results.evaluation(arm["id"]))
+    fill(results, plan)
+    assert runs_of(results)[f"arm:{arm['id']}"][1] == "FINISHED"
+
+
+def test_changed_parameters_make_a_new_run(results):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    tracker = open_tracker(results, plan)
+    tracker.fit(arm, 0, 0, make_fit(arm, 0, lr=0.01))
+    tracker.fit(arm, 0, 0, make_fit(arm, 0, lr=0.5))
+    runs = run_of(results, f"fit:{arm['id']}:0:0")
+    old, new = sorted(runs, key=lambda run: run.data.params["training.lr"])
+    assert (old.data.params["training.lr"], new.data.params["training.lr"]) == ("0.01", "0.5")
+    assert old.data.tags["ssma.superseded_by"] == new.info.run_id
+    assert "ssma.superseded_by" not in new.data.tags
+
+
+def test_more_values_than_one_call_may_hold(results):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    open_tracker(results, plan).fit(arm, 0, 0, make_fit(arm, 0, epochs=2500))
+    metrics = runs_of(results)[f"fit:{arm['id']}:0:0"][4]
+    assert len(metrics["validation_loss"]) == 2500
+    assert len(metrics["train_loss"]) == 2499
+
+
+def test_every_page_of_a_search_is_read(results, monkeypatch):
+    monkeypatch.setattr("ssma.track.tracker.PAGE", 3)
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    uri = tracking_uri(results, None)
+    for _ in range(2):
+        tracker = Tracker.open(results, uri, plan)
+        for number in range(8):
+            tracker.trial(arm, make_trial(number, [], "failed"), [])
+    assert tracker.created == 0
+    assert len(runs_of(results)) == 9
+
+
+def test_experiment_deleted_in_the_ui_comes_back(results):
+    uri = tracking_uri(results, None)
+    client = make_client(uri)
+    made = client.get_experiment_by_name("made").experiment_id
+    client.delete_experiment(made)
+    assert create_store(uri, artifact_folder(results), "made") == made
+    assert client.get_experiment(made).lifecycle_stage == "active"
+
+
+def test_moved_results_keep_their_artifacts(results):
+    plan = make_plan(["one"])
+    write_arm(results, plan["arms"][0])
+    fill(results, plan)
+    moved = Results(results.root.with_name("moved"))
+    results.root.rename(moved.root)
+    assert fill(moved, plan)["new_runs"] == 0
+    for key in (f"arm:{plan['arms'][0]['id']}", f"fit:{plan['arms'][0]['id']}:0:0"):
+        (run,) = run_of(moved, key)
+        assert run.info.artifact_uri.startswith(str(moved.store))
+        assert list(Path(run.info.artifact_uri).glob("*.json"))
+
+
+def test_sqlite_is_in_wal_mode(results):
+    with sqlite3.connect(results.store / "mlflow.db") as database:
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+PROCESS = """
+import sys
+from pathlib import Path
+from made_records import log_live, make_plan, write_arm
+from ssma.study.paths import Results
+from ssma.track.live import open_tracker
+results, plan = Results(Path(sys.argv[1])), make_plan(["a", "b", "c", "d"], study=sys.argv[3])
+arm = plan["arms"][int(sys.argv[2])]
+log_live(open_tracker(results, plan), arm, *write_arm(results, arm))
+"""
+
+
+@pytest.mark.parametrize(("count", "made"), [(4, True), (2, False)])
+def test_processes_at_once(results, tmp_path, count, made):
+    """The experiment is not there, the store may be: each is made once, and every run is in the right place."""
+    results = results if made else Results(tmp_path / "new")
+    command = [sys.executable, "-c", PROCESS, str(results.root)]
+    where = {"cwd": Path(__file__).parent, "env": {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""}}
+    commands = [[*command, str(number), "other"] for number in range(count)]
+    jobs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **where) for command in commands]
+    assert [job.communicate(timeout=60)[1] for job in jobs] == [""] * count
+    assert len(runs_of(results, "other")) == 5 * count
+    assert make_client(tracking_uri(results, None)).search_runs(["0"]) == []
+
+
+@pytest.fixture
+def warnings_of(caplog, monkeypatch):
+    monkeypatch.setattr(live, "_failed", set())
+    return lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "postgresql://me:secret@127.0.0.1:9/db"])
+def test_closed_port_costs_one_warning(tmp_path, warnings_of, uri):
+    plan = make_plan(["one"], uri=uri)
+    start = time.monotonic()
+    assert isinstance(open_tracker(Results(tmp_path), plan), NoTracker)
+    assert isinstance(open_tracker(Results(tmp_path), plan), NoTracker)
+    assert time.monotonic() - start < 8
+    (line,) = warnings_of()
+    assert line.endswith("Records are complete; run `ssma track` later to fill the store.")
+    assert "127.0.0.1" in line
+    assert "\n" not in line
+    assert "secret" not in line
+    with pytest.raises(StudyError, match="cannot be used"):
+        fill(Results(tmp_path), plan)
+
+
+def test_store_that_breaks_on_the_way(results, warnings_of):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    trials, fits = write_arm(results, arm)
+    tracker = open_tracker(results, plan)
+    tracker.arm(arm)
+    with sqlite3.connect(results.store / "mlflow.db") as database:
+        database.execute("DROP TABLE metrics")
+    log_live(tracker, arm, trials, fits)
+    assert isinstance(tracker.tracker, NoTracker)
+    assert len(warnings_of()) == 1
+
+
+def test_file_that_is_no_database(tmp_path, warnings_of):
+    results = Results(tmp_path)
+    results.store.mkdir()
+    (results.store / "mlflow.db").write_text("not a database " * 100)
+    assert isinstance(open_tracker(results, make_plan(["one"])), NoTracker)
+    (line,) = warnings_of()
+    assert "file is not a database" in line
+    assert "delete" in line
+
+
+def test_without_mlflow(tmp_path, warnings_of, monkeypatch):
+    for name in ("mlflow", "mlflow.exceptions"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert isinstance(open_tracker(Results(tmp_path), make_plan(["one"])), NoTracker)
+    assert "MLflow cannot be imported" in warnings_of()[0]
+
+
+def test_switched_off_is_silent(tmp_path, warnings_of):
+    plan = make_plan(["one"])
+    plan["config"]["track"]["enabled"] = False
+    tracker = open_tracker(Results(tmp_path), plan)
+    tracker.finish(plan["arms"][0], "ok")
+    assert warnings_of() == []
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,212 @@
+"""Selection with a faked trainer: the records are arithmetic, so what is chosen can be worked out by hand."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from ssma.study.paths import Results
+from ssma.tune.arm import evaluate_arm, tune_arm
+from ssma.tune.search import search
+from ssma.tune.select import choose
+
+
+class Silent:
+    def trial(self, entry, records):
+        pass
+
+    def fit(self, split, repeat, record):
+        pass
+
+
+ARM = {
+    "id": "a", "search_id": "s", "space": {"training.lr": [0.1, 0.2, 0.3, 0.4]}, "trials": 4, "tune_splits": [0, 1, 2],
+    "splits": [0, 1, 2], "repeats": 2, "selection": "validation", "prune": False,
+}  # fmt: skip
+VALIDATION = {0.1: [0.5, 0.5, 0.5], 0.2: [0.9, 0.6, 0.6], 0.3: [0.6, 0.9, 0.7], 0.4: [0.1, 0.2, 0.95]}
+TEST = {0.1: [0.99, 0.99, 0.99], 0.2: [0.2, 0.2, 0.2], 0.3: [0.3, 0.3, 0.3], 0.4: [0.4, 0.4, 0.4]}
+
+
+def trainer(test=lambda lr, split: TEST[lr][split], calls=None, broken=()):
+    def train(hyperparameters, split, seed):
+        lr = hyperparameters["training.lr"]
+        if calls is not None:
+            calls.append((lr, split, seed))
+        record = {"id": f"{lr}-{split}-{seed}", "metric": "accuracy", "status": "ok", "reason": None}
+        if (lr, split) in broken:
+            return record | {"status": "diverged", "reason": "the training loss was nan"}
+        return record | {"validation": {"accuracy": VALIDATION[lr][split]}, "test": {"accuracy": test(lr, split)}}
+
+    return train
+
+
+def tune(tmp_path, arm=ARM, train=None, direction="maximize"):
+    return tune_arm(Results(tmp_path), arm, "data", 0, "accuracy", direction, train or trainer(), Silent())
+
+
+def test_best_mean_validation_is_chosen(tmp_path):
+    record = tune(tmp_path)
+    assert record["chosen"] == {str(split): {"training.lr": 0.3} for split in range(3)}
+    assert [t["validation"] for t in record["trials"]] == pytest.approx([0.5, 0.7, 2.2 / 3, 1.25 / 3])
+
+
+def test_best_validation_of_each_split_is_chosen(tmp_path):
+    record = tune(tmp_path, ARM | {"selection": "per_split"})
+    assert [record["chosen"][str(split)]["training.lr"] for split in range(3)] == [0.2, 0.3, 0.4]
+
+
+def test_the_papers_own_protocol_is_available_and_named(tmp_path):
+    record = tune(tmp_path, ARM | {"selection": "test"})
+    assert record["selection"] == "test"
+    assert record["chosen"]["0"] == {"training.lr": 0.1}
+
+
+def test_a_metric_to_minimise(tmp_path):
+    assert tune(tmp_path, direction="minimize")["chosen"]["0"] == {"training.lr": 0.4}
+
+
+@pytest.mark.parametrize("selection", ["validation", "per_split"])
+def test_noise_in_all_test_labels_changes_no_choice(tmp_path, selection):
+    arm = ARM | {"selection": selection}
+    honest = tune(tmp_path / "a", arm)
+    noisy = tune(tmp_path / "b", arm, trainer(test=lambda lr, split: hash((lr, split)) % 97 / 97))
+    assert {k: v for k, v in honest.items() if k not in ("seconds", "seal")} == {
+        k: v for k, v in noisy.items() if k not in ("seconds", "seal")
+    }
+
+
+def test_equal_scores_choose_the_earliest():
+    assert choose({3: {0: 0.5}, 1: {0: 0.5}, 2: {0: 0.4}}, [0], "maximize") == {0: 1}
+    with pytest.raises(ValueError, match="no complete trial"):
+        choose({}, [0], "maximize")
+
+
+def test_evaluation_uses_fresh_seeds_that_arms_share(tmp_path):
+    calls, other = [], []
+    tune(tmp_path, train=trainer(calls=calls))
+    tuned_seeds = {seed for _, _, seed in calls}
+    calls.clear()
+    record = evaluate_arm(Results(tmp_path), ARM, "data", 0, trainer(calls=calls), Silent())
+    assert [(fit["split"], fit["repeat"]) for fit in record["fits"]] == [(s, r) for s in range(3) for r in range(2)]
+    assert {lr for lr, _, _ in calls} == {0.3}
+    seeds = [fit["seed"] for fit in record["fits"]]
+    assert len(set(seeds)) == 6
+    assert not tuned_seeds & set(seeds)
+    tune(tmp_path, ARM | {"id": "b", "search_id": "t"})
+    evaluate_arm(Results(tmp_path), ARM | {"id": "b", "search_id": "t"}, "data", 0, trainer(calls=other), Silent())
+    assert [seed for _, _, seed in other] == seeds
+
+
+def test_a_rerun_repeats_nothing_and_a_larger_budget_adds(tmp_path):
+    space = {"training.lr": {"low": 0.001, "high": 0.1, "log": True}}
+    asked = []
+
+    def run(hyperparameters, split):
+        asked.append(hyperparameters["training.lr"])
+        return {"id": "x", "status": "ok", "metric": "m", "validation": {"m": hyperparameters["training.lr"]}, "reason": None}
+
+    def go(trials, folder="a"):
+        return [r.hyperparameters for r in search(tmp_path / folder / "j", "s", space, trials, [0], "maximize", False, run)]
+
+    three = go(3)
+    assert go(3) == three
+    assert len(set(asked)) == 3
+    five = go(5)
+    assert five[:3] == three
+    assert len(set(asked)) == 5
+    assert go(5, "b") == five
+
+
+def test_diverged_trials_are_never_best_and_a_hopeless_search_says_why(tmp_path):
+    record = tune(tmp_path / "a", train=trainer(broken={(0.3, 1)}))
+    assert record["chosen"]["0"] == {"training.lr": 0.2}
+    assert record["trials"][2]["state"] == "failed"
+    everything = {(lr, split) for lr in VALIDATION for split in range(3)}
+    hopeless = tune(tmp_path / "b", train=trainer(broken=everything))
+    assert hopeless["status"] == "failed"
+    assert hopeless["reason"] == "no valid trial: split 0 diverged: the training loss was nan"
+    evaluation = evaluate_arm(Results(tmp_path / "b"), ARM, "data", 0, trainer(), Silent())
+    assert (evaluation["status"], evaluation["fits"]) == ("failed", [])
+
+
+def test_errors_of_code_or_machine_are_tried_again(tmp_path):
+    calls = []
+
+    def out_of_memory_once(hyperparameters, split, seed):
+        calls.append(hyperparameters["training.lr"])
+        if len(calls) == 1:
+            return {"id": "x", "metric": "accuracy", "status": "failed", "reason": "OutOfMemoryError"}
+        return trainer()(hyperparameters, split, seed)
+
+    assert [t["state"] for t in tune(tmp_path, train=out_of_memory_once)["trials"]] == ["failed"] + ["complete"] * 3
+    assert [t["state"] for t in tune(tmp_path)["trials"]] == ["complete"] * 4
+
+
+def test_pruning_ends_a_bad_trial_and_it_is_never_best(tmp_path):
+    scores = {0.1: [0.9] * 8, 0.2: [0.1] * 8}
+
+    def train(hyperparameters, split, seed):
+        value = scores[hyperparameters["training.lr"]][split] + 0.001 * split
+        return {"id": "x", "metric": "a", "status": "ok", "reason": None, "validation": {"a": value}, "test": {"a": 0.0}}
+
+    splits = list(range(8))
+    arm = ARM | {"space": {"training.lr": [0.1, 0.2]}, "trials": 2, "splits": splits, "tune_splits": splits, "prune": True}
+    record = tune(tmp_path, arm, train)
+    assert [t["state"] for t in record["trials"]] == ["complete", "pruned"]
+    assert 2 <= len(record["trials"][1]["per_split"]) < 8
+    assert record["trials"][1]["validation"] is None
+    assert tune(tmp_path, arm, train)["trials"] == record["trials"]
+
+
+def test_an_arm_without_a_space_has_nothing_to_choose(tmp_path):
+    record = tune(tmp_path, ARM | {"space": {}, "trials": 0})
+    assert (record["status"], record["trials"], record["chosen"]["2"]) == ("ok", [], {})
+
+
+def test_a_killed_search_ends_as_it_would_have(tmp_path):
+    script = textwrap.dedent("""
+        import os, signal, sys
+        from pathlib import Path
+        from ssma.tune.search import search
+        space = {"training.lr": {"low": 0.001, "high": 0.1, "log": True}, "model.dropout": [0.0, 0.1]}
+        def run(hp, split):
+            done = Path(sys.argv[1], "count"); n = int(done.read_text()) if done.exists() else 0
+            done.write_text(str(n + 1))
+            if n + 1 == int(sys.argv[2]):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return {"id": "x", "status": "ok", "metric": "m", "validation": {"m": hp["training.lr"] + split}, "reason": None}
+        for r in search(Path(sys.argv[1], "j"), "s", space, 5, [0, 1], "maximize", False, run):
+            print(r.state, sorted(r.hyperparameters.items()))
+    """)
+
+    def go(folder, kill_at):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        command = [sys.executable, "-c", script, str(tmp_path / folder), str(kill_at)]
+        return subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
+
+    assert go("killed", 6).returncode == -signal.SIGKILL
+    resumed, whole = go("killed", 0), go("whole", 0)
+    assert resumed.returncode == 0, resumed.stderr
+    assert resumed.stdout == whole.stdout
+    assert resumed.stdout.count("complete") == 5
+
+
+def test_six_searches_start_together_on_one_journal(tmp_path):
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from ssma.tune.search import search
+        run = lambda hp, s: {"id": "x", "status": "ok", "metric": "m", "validation": {"m": hp["training.lr"]}, "reason": None}
+        space = {"training.lr": {"low": 0.0, "high": 1.0, "log": False}}
+        print([r.hyperparameters for r in search(Path(sys.argv[1]), "s", space, 10, [0], "maximize", False, run)])
+    """)
+    jobs = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "j")], stdout=subprocess.PIPE, text=True)
+        for _ in range(6)
+    ]
+    outputs = {job.communicate(timeout=100)[0] for job in jobs}
+    assert [job.returncode for job in jobs] == [0] * 6
+    assert len(outputs) == 1
