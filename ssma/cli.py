@@ -1,0 +1,197 @@
+"""The command line: what the workflow's rules call, and people too. Heavy libraries are imported where they are used."""
+
+import argparse
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ssma.errors import StudyError
+from ssma.study.config import load_study, parse_study
+from ssma.study.cost import describe, plan_cost
+from ssma.study.lookup import named, named_arm
+from ssma.study.paths import Results
+from ssma.study.plan import make_plan
+from ssma.study.records import read_record, write_record
+
+log = logging.getLogger("ssma")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status: 0, 1 for a result that is not there, 2 for a wrong input."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    options = _parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except StudyError as error:
+        print(f"ssma {options.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ssma", description="Ablation studies of neighbourhood aggregation in GNNs.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, text: str, *names: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        for positional in names:
+            sub.add_argument(positional, type=Path if positional in ("plan", "study") else str)
+        return sub
+
+    planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
+    planner.add_argument("--json", help="the study as JSON text instead of a file", action="store_true")
+    planner.add_argument("--write", type=Path, metavar="PLAN", help="write the plan to this file")
+    planner.add_argument("--cores", type=int, default=os.cpu_count(), help="cores to estimate for")
+    command("store", _store, "Create the MLflow store before jobs start.", "plan")
+    command("prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset")
+    for name, run, text in (
+        ("tune", _tune, "Search the hyperparameters of an arm."),
+        ("evaluate", _evaluate, "Train an arm's chosen configuration with fresh seeds on every split."),
+    ):
+        command(name, run, text, "plan", "arm").add_argument("--threads", type=int, default=1, help="torch's threads")
+    command("collect", _collect, "Gather all records in one table (parquet).", "plan")
+    reporter = command("report", _report, "Make the page, tables and figures from whatever records exist.", "plan")
+    reporter.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to put them")
+    command("track", _track, "Fill the MLflow store from the records.", "plan")
+    command("status", _status, "Say how far a study is.", "plan").add_argument("--out", type=Path, help="the report's folder")
+    command("show", _show, "Show an arm, and the records behind its numbers.", "plan", "arm")
+    return parser
+
+
+def _plan(options: argparse.Namespace) -> int:
+    study = parse_study(json.loads(str(options.study))) if options.json else load_study(options.study)
+    plan = make_plan(study)
+    results = Results(options.write.parent if options.write else Path("results", plan["study"]))
+    if options.write:
+        write_record(options.write, plan)
+    else:
+        for arm in plan["arms"]:
+            print(f"{arm['id']:<44} {arm['trials']:>3} trials  {arm['label']}")
+    print(describe(plan_cost(plan, results), options.cores))
+    return 0
+
+
+def _store(options: argparse.Namespace) -> int:
+    from ssma.track.live import open_tracker
+
+    open_tracker(Results(options.plan.parent), read_record(options.plan))
+    return 0
+
+
+def _prepare(options: argparse.Namespace) -> int:
+    plan, results = read_record(options.plan), Results(options.plan.parent)
+    dataset = named(plan["datasets"], options.dataset, "data set")
+    mirror = plan["config"]["data"]["mirror"] or os.environ.get("SSMA_DATA_MIRROR")
+    with _imports():
+        from ssma.data.prepare import prepare
+    card = prepare(results.data(dataset["id"]), dataset, Path(mirror) if mirror else None)
+    log.info("%s: %d graphs, %d nodes, %d edges", dataset["label"], card["num_graphs"], card["num_nodes"], card["num_edges"])
+    return 0
+
+
+def _tune(options: argparse.Namespace) -> int:
+    with _imports():
+        from ssma.job import Job
+        from ssma.tune.arm import tune_arm
+    job = Job.open(options.plan, options.arm, options.threads)
+    arm, card = job.arm, job.prepared.card
+    with job.watching(arm["trials"] * len(arm["tune_splits"])) as watcher:
+        record = tune_arm(
+            job.results, arm, job.dataset_id, job.seed, card["metric"], card["direction"], job.train, watcher
+        )  # fmt: skip
+        if record["status"] != "ok":
+            watcher.finish(record["status"], record["reason"])
+    return _verdict(arm, record)
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    with _imports():
+        from ssma.job import Job
+        from ssma.tune.arm import evaluate_arm
+    job = Job.open(options.plan, options.arm, options.threads)
+    arm = job.arm
+    with job.watching(len(arm["splits"]) * arm["repeats"]) as watcher:
+        record = evaluate_arm(job.results, arm, job.dataset_id, job.seed, job.train, watcher)
+        watcher.finish(record["status"], record["reason"])
+    unfinished = [fit for fit in record["fits"] if fit["status"] in ("failed", "timeout")]
+    for fit in unfinished:
+        print(f"{arm['id']}: split {fit['split']} {fit['status']}: {fit['reason']}; it is tried again next time", file=sys.stderr)
+    return max(_verdict(arm, record), int(bool(unfinished)))
+
+
+def _verdict(arm: dict[str, Any], record: dict[str, Any]) -> int:
+    if record["status"] == "ok":
+        return 0
+    print(f"{arm['id']}: {record['reason']}", file=sys.stderr)
+    return 1
+
+
+def _collect(options: argparse.Namespace) -> int:
+    from ssma.report.frame import collect, write_frame
+
+    results = Results(options.plan.parent)
+    write_frame(collect(results), results.frame)
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from ssma.report.build import build
+
+    build(Results(options.plan.parent), options.out)
+    print(f"report: {options.out / 'index.html'}")
+    return 0
+
+
+def _track(options: argparse.Namespace) -> int:
+    from ssma.track.fill import fill
+
+    counts = fill(Results(options.plan.parent), read_record(options.plan))
+    print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items()))
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    plan, results = read_record(options.plan), Results(options.plan.parent)
+    records = [path for arm in plan["arms"] if (path := results.evaluation(arm["id"])).exists()]
+    failed = [record for path in records if (record := read_record(path))["status"] != "ok"]
+    print(f"{plan['study']}: {len(records) - len(failed)} of {len(plan['arms'])} arms have a result")
+    for record in failed:
+        print(f"  {record['arm_id']}: {record['reason']}")
+    out = options.out or Path("reports", plan["study"])
+    if (out / "index.html").exists():
+        uri = plan["config"]["track"]["uri"] or f"sqlite:///{(results.store / 'mlflow.db').as_posix()}"
+        server = f"  mlflow   ssma ui {options.plan}" if not plan["config"]["track"]["uri"] else f"  mlflow   {uri}"
+        lines = (f"  report   {out / 'index.html'}", f"  tables   {out / 'tables'}", f"  figures  {out / 'figures'}", server)
+        print("\n".join(lines))
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    plan, results = read_record(options.plan), Results(options.plan.parent)
+    arm = named_arm(plan, options.arm)
+    print(json.dumps(arm, indent=1))
+    for path in (results.chosen(arm["id"]), results.evaluation(arm["id"])):
+        print(f"{path}: {'there' if path.exists() else 'not there yet'}")
+    if results.evaluation(arm["id"]).exists():
+        for fit in read_record(results.evaluation(arm["id"]))["fits"]:
+            print(f"  split {fit['split']} repeat {fit['repeat']} {fit['status']}: {results.fit(fit['id'])}")
+    return 0
+
+
+@contextmanager
+def _imports() -> Iterator[None]:
+    """Imports faster: the garbage collector finds nothing in what modules keep for ever."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -1,0 +1,111 @@
+"""One job of a study: an arm with its data, device, trainer, and whoever watches its results come in."""
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ssma.data.prepare import Prepared, load
+from ssma.fit.run import pick_device, run_fit
+from ssma.fit.spec import fit_spec
+from ssma.study.cost import duration
+from ssma.study.lookup import named, named_arm
+from ssma.study.paths import Results
+from ssma.study.records import read_record
+from ssma.track.live import LiveTracker, NoTracker, open_tracker
+
+log = logging.getLogger("ssma")
+
+
+@dataclass
+class Watcher:
+    """Logs results with the time left, and passes them on to MLflow."""
+
+    arm: dict[str, Any]
+    tracker: LiveTracker | NoTracker
+    fits: int
+    done: int = 0
+    start: float = field(default_factory=time.monotonic)
+    finished: bool = False
+
+    def trained(self, record: dict[str, Any], hyperparameters: dict[str, Any], split: int) -> None:
+        """Logs a fit, of a trial or of the evaluation."""
+        self.done += 1
+        left = (time.monotonic() - self.start) / self.done * max(self.fits - self.done, 0)
+        part = record["validation"]
+        score = f"validation {record['metric']} {part[record['metric']]:.4f}" if part else str(record["reason"])
+        shown = " ".join(f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}" for key, value in hyperparameters.items())
+        log.info("fit %d of at most %d, split %d: %s, %s epochs [%s] about %s left",
+                 self.done, self.fits, split, score, record["epochs"], shown, duration(left))  # fmt: skip
+
+    def trial(self, entry: dict[str, Any], records: list[dict[str, Any]]) -> None:
+        """Logs a trial."""
+        log.info("trial %d %s, mean validation %s", entry["number"], entry["state"], entry["validation"])
+        self.tracker.trial(self.arm, entry, records)
+
+    def fit(self, split: int, repeat: int, record: dict[str, Any]) -> None:
+        """Logs an evaluation fit."""
+        self.tracker.fit(self.arm, split, repeat, record)
+
+    def finish(self, status: str, reason: str | None) -> None:
+        """Closes the arm."""
+        self.finished = True
+        self.tracker.finish(self.arm, status, reason)
+
+
+@dataclass
+class Job:
+    """An arm, ready to be trained."""
+
+    results: Results
+    plan: dict[str, Any]
+    arm: dict[str, Any]
+    dataset_id: str
+    prepared: Prepared
+    device: torch.device
+    watcher: Watcher | None = None
+
+    @classmethod
+    def open(cls, plan_path: Path, arm_id: str, threads: int) -> "Job":
+        """Reads plan and data, and sets torch's threads.
+
+        Raises:
+            StudyError: If the arm is not in the plan, the data are not prepared, or the device is absent.
+        """
+        torch.set_num_threads(threads)
+        plan, results = read_record(plan_path), Results(plan_path.parent)
+        arm = named_arm(plan, arm_id)
+        dataset_id = named(plan["datasets"], arm["dataset"], "data set")["id"]
+        prepared = load(results.data(dataset_id))
+        return cls(results, plan, arm, dataset_id, prepared, pick_device(plan["config"]["device"]))
+
+    @property
+    def seed(self) -> int:
+        return self.plan["config"]["seed"]
+
+    def train(self, hyperparameters: dict[str, Any], split: int, seed: int) -> dict[str, Any]:
+        """Returns the record of one fit of this arm."""
+        arm = self.arm | {"dataset": self.dataset_id}
+        spec = fit_spec(arm, self.prepared.card, self.prepared.splits[split], split, hyperparameters, seed)
+        record = run_fit(self.results, self.prepared, spec, self.device)
+        if self.watcher:
+            self.watcher.trained(record, hyperparameters, split)
+        return record
+
+    @contextmanager
+    def watching(self, fits: int) -> Iterator[Watcher]:
+        """Gives a watcher of about ``fits`` fits; if the job dies inside, the arm is closed as interrupted."""
+        tracker = open_tracker(self.results, self.plan)
+        tracker.arm(self.arm)
+        self.watcher = Watcher(self.arm, tracker, fits)
+        try:
+            yield self.watcher
+        except BaseException as error:
+            if not self.watcher.finished:
+                tracker.finish(self.arm, "interrupted", f"{type(error).__name__}: {error}")
+            raise

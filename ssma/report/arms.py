@@ -1,0 +1,87 @@
+"""The table of all arms: how each was treated, what it cost, what it reached."""
+
+from typing import TYPE_CHECKING, Any
+
+from ssma.report.checks import chosen_by_test
+from ssma.report.labels import Metric, metrics_of, point_text
+from ssma.report.statistics import BIASED, summarise, test_selected_claim, validation_of_chosen
+from ssma.report.table import Cell, Table
+from ssma.report.tables import cell_of
+
+if TYPE_CHECKING:
+    import pandas
+
+ARM_COLUMNS = [
+    "arm", "data set", "layer", "aggregator", "fixed settings", "trials planned", "complete", "pruned", "failed",
+    "fits ok/planned", "epochs (median)", "hidden width", "parameters", "budget", "seconds (all fits)",
+    "chosen hyperparameters", "validation of the chosen", "test", "test-selected (biased)",
+]  # fmt: skip
+
+
+def arms(plan: dict[str, Any], frame: "pandas.DataFrame") -> Table:
+    """Returns a row per arm: how it was treated, what it cost, what it reached."""
+    summary, metrics = summarise(frame), metrics_of(frame)
+    biased = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
+    groups = dict(iter(frame.groupby("arm", sort=False)))
+    rows = []
+    for arm in plan["arms"]:
+        result = cell_of(arm["id"], summary, metrics, set(), biased)
+        head = [arm[key] for key in ("id", "dataset", "layer", "aggregator")]
+        facts = [*head, point_text(arm["fixed"]), str(arm["trials"])]
+        facts += _facts(arm["id"], groups[arm["id"]], metrics.get(arm["dataset"]))
+        claim = _claim(groups[arm["id"]], arm["id"], metrics.get(arm["dataset"]))
+        rows.append([Cell(fact, arm=arm["id"]) for fact in facts] + [result, Cell(claim)])
+    caption = (
+        "All arms. Test: as in the comparisons. Seconds are summed over all tuning and evaluation fits of the arm, "
+        "shared ones too. The last column is what the complete trial with the best mean test metric would have claimed "
+        f"over its tuning splits (their number in parentheses), {BIASED}; it is no result."
+    )
+    return Table("arms", caption, ARM_COLUMNS, rows, chosen_by_test(plan, [arm["id"] for arm in plan["arms"]]))
+
+
+def _facts(arm: str, rows: "pandas.DataFrame", metric: Metric | None) -> list[str]:
+    states = rows.dropna(subset=["trial_state"]).drop_duplicates("trial")["trial_state"].value_counts()
+    evaluated = rows[rows["stage"] == "evaluate"]
+    ok = evaluated[evaluated["status"] == "ok"]
+    validation = validation_of_chosen(rows, arm)
+    return [
+        *(str(states.get(state, 0)) for state in ("complete", "pruned", "failed")),
+        f"{len(ok)}/{len(evaluated)}",
+        f"{ok['epochs'].median():g}" if ok["epochs"].notna().any() else "–",
+        *(_span(ok[column]) for column in ("hidden_channels", "parameters")),
+        _span(evaluated["budget"]),
+        f"{rows.drop_duplicates(['fit'])['seconds'].sum():.1f}",
+        _chosen_text(evaluated),
+        metric.text(validation) if metric and validation is not None else "–",
+    ]
+
+
+def _chosen_text(evaluated: "pandas.DataFrame") -> str:
+    import pandas
+
+    keys = [column for column in evaluated if column.startswith("hp.") and evaluated[column].notna().any()]
+    if not keys:
+        return "–"
+    choices: dict[str, list[str]] = {}
+    for _, row in evaluated.drop_duplicates("split").iterrows():
+        text = ", ".join(f"{key[3:]}={_plain(row[key])}" for key in keys if pandas.notna(row[key]))
+        choices.setdefault(text, []).append(str(row["split"]))
+    if len(choices) == 1:
+        return next(iter(choices))
+    return "; ".join(f"split {', '.join(splits)}: {text or '–'}" for text, splits in choices.items())
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _span(values: "pandas.Series") -> str:
+    values = values.dropna()
+    if values.empty:
+        return "–"
+    return f"{values.min()}" if values.min() == values.max() else f"{values.min()}–{values.max()}"
+
+
+def _claim(rows: "pandas.DataFrame", arm: str, metric: Metric | None) -> str:
+    claim = test_selected_claim(rows, arm)
+    return f"{metric.spread(claim.mean, claim.std)} ({claim.n})" if claim and metric else "–"

@@ -1,0 +1,87 @@
+"""What a reader must be warned of: unequal treatment, choice by the test set, mixed code, gaps."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ssma.report.labels import listing, point_text, value_text
+from ssma.report.statistics import BIASED
+from ssma.study.ids import canonical_json
+
+if TYPE_CHECKING:
+    import pandas
+
+
+def unequal_treatment(plan: dict[str, Any], ablation: str) -> list[str]:
+    """Returns a line for each thing that differs among the arms of one data set and is not an axis of the ablation.
+
+    Compared are trials, splits, repeats, the way of selection, and every model and training option (with the values
+    that are searched, where it is searched).
+    """
+    arms = {arm["id"]: arm for arm in plan["arms"]}
+    axes, cells = plan["ablations"][ablation]["axes"], plan["ablations"][ablation]["cells"]
+    lines = []
+    for dataset in dict.fromkeys(cell["dataset"] for cell in cells):
+        found: dict[str, dict[str, list[str]]] = {}
+        for cell in (cell for cell in cells if cell["dataset"] == dataset):
+            name = f"{cell['layer']} / {point_text(cell['point'])}"
+            for key, value in _treatment(arms[cell["arm"]]):
+                found.setdefault(key, {}).setdefault(value, []).append(name)
+        for key, values in found.items():
+            if len(values) > 1 and key not in axes:
+                parts = "; ".join(f"{value} for {listing(names)}" for value, names in values.items())
+                lines.append(f"Warning: unequal treatment on {dataset}: {key} is {parts}.")
+    return lines
+
+
+def _treatment(arm: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "number of trials", str(arm["trials"])
+    for key in ("splits", "tune_splits"):
+        yield key, canonical_json(arm[key])
+    yield "repeats", str(arm["repeats"])
+    yield "selection", arm["selection"]
+    options = {f"{part}.{key}": value for part in ("model", "training") for key, value in arm["settings"][part].items()}
+    for key in sorted(options | {key: None for key in arm["space"] if key.startswith(("model.", "training."))}):
+        searched = arm["space"].get(key)
+        yield key, value_text(options[key]) if searched is None else f"searched over {canonical_json(searched)}"
+
+
+def chosen_by_test(plan: dict[str, Any], arm_ids: list[str]) -> list[str]:
+    """Returns the warning for arms whose study chose their hyperparameters on the test set."""
+    labels = [arm["label"] for arm in plan["arms"] if arm["id"] in arm_ids and arm["selection"] == "test"]
+    return [f"Warning: † {BIASED}, as the study asks for {listing(labels)}."] if labels else []
+
+
+def gaps(summary: "pandas.DataFrame", frame: "pandas.DataFrame") -> list[str]:
+    """Returns lines that say how many planned fits failed or are missing, and in which arms."""
+    labels = frame.drop_duplicates("arm").set_index("arm")["label"]
+    lines = []
+    for column, words in (("failed", "failed, diverged or ran out of time"), ("missing", "have no record")):
+        arms = summary.index[summary[column] > 0]
+        if len(arms):
+            total = f"{summary[column].sum()} of {summary['planned'].sum()} planned fits"
+            lines.append(f"{total} {words}: {listing(labels[arms])}.")
+    return lines
+
+
+def mixed_code(frame: "pandas.DataFrame", current: str) -> list[str]:
+    """Returns lines about records from several versions of the code, or from another one than ``current``."""
+    made = frame.dropna(subset=["code"])
+    lines = []
+    groups = {code: listing(rows["label"]) for code, rows in made.groupby("code", sort=False)}
+    if len(groups) > 1:
+        parts = "; ".join(f"{code} made {arms}" for code, arms in groups.items())
+        lines.append(f"The records come from {len(groups)} versions of the code that makes numbers: {parts}.")
+    stale = made[made["code"] != current]
+    if len(stale):
+        count = stale["fit"].nunique()
+        lines.append(
+            f"{count} of {made['fit'].nunique()} fits were made by other code than the installed one ({current}): "
+            f"{listing(stale['label'])}."
+        )
+    return lines
+
+
+def over_budget(frame: "pandas.DataFrame") -> list[str]:
+    """Returns a line naming the arms with more parameters than their budget."""
+    over = frame[(frame["parameters"] > frame["budget"]).fillna(False).astype(bool)]
+    return [f"More parameters than the budget: {listing(over['label'])}."] if len(over) else []

@@ -1,0 +1,102 @@
+"""Which axis of an ablation becomes a place, which a colour, which a row of panels."""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ssma.report.labels import point_text
+from ssma.study.ids import canonical_json
+
+Colour = tuple[float, float, float]
+MARKERS = "osD^vPX<>*"
+LOG_FROM = 20  # a numeric axis that spans more than this factor gets a logarithmic scale
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """How the cells of one ablation are drawn. ``places`` and ``colours`` go by the canonical text of a value."""
+
+    axes: dict[str, list]
+    x: str
+    hue: str | None
+    rest: list[str]
+    log: bool
+    places: dict[str, float]
+    colours: dict[str, Colour]
+
+    @property
+    def numeric(self) -> bool:
+        return is_numeric(self.axes[self.x])
+
+    @property
+    def gap(self) -> float:
+        """The smallest distance of two places: what a group of marks may fill."""
+        ordered = sorted(self.places.values())
+        return min((right - left for left, right in pairwise(ordered)), default=1.0)
+
+    @property
+    def levels(self) -> list[str]:
+        return [canonical_json(value) for value in self.axes[self.hue]] if self.hue else [""]
+
+    def level(self, cell: dict[str, Any]) -> int:
+        return self.levels.index(canonical_json(cell["point"][self.hue])) if self.hue else 0
+
+    def place(self, cell: dict[str, Any]) -> float:
+        """Returns the x position of a cell: its value's place, moved aside so that levels do not hide each other."""
+        aside = self.level(cell) - (len(self.levels) - 1) / 2
+        return self.places[canonical_json(cell["point"][self.x])] + aside * self.step
+
+    @property
+    def step(self) -> float:
+        """The room of one mark; on a numeric axis marks stay closer to their value."""
+        return (0.4 if self.numeric else 0.7) * self.gap / len(self.levels)
+
+    def colour(self, cell: dict[str, Any]) -> Colour:
+        told = self.hue or ("aggregator" if "aggregator" in self.axes else None)
+        return self.colours[canonical_json(cell["point"][told])] if told else self.colours[""]
+
+    def row(self, cell: dict[str, Any]) -> str:
+        extra = point_text({key: cell["point"][key] for key in self.rest})
+        return f"{cell['layer']}, {extra}" if extra else cell["layer"]
+
+
+def encode(plan: dict[str, Any], ablation: str) -> Encoding:
+    """Chooses the encoding of an ablation.
+
+    A numeric axis goes along x before a categorical one, and of equals the one with more values; the next is told by
+    colour and marker; others make rows. An aggregator has the same colour in every figure of a study.
+    """
+    axes = plan["ablations"][ablation]["axes"]
+    x, *others = sorted(axes, key=lambda key: (not is_numeric(axes[key]), -len(axes[key])))
+    hue, rest = (others[0] if others else None), others[1:]
+    values = axes[x]
+    log = is_numeric(values) and min(values) > 0 and max(values) / min(values) > LOG_FROM
+    if is_numeric(values):
+        places = {canonical_json(value): math.log10(value) if log else float(value) for value in values}
+    else:
+        places = {canonical_json(value): float(place) for place, value in enumerate(values)}
+    return Encoding(axes, x, hue, rest, log, places, _colours(plan, ablation, hue))
+
+
+def is_numeric(values: list[Any]) -> bool:
+    """Says whether an axis has a scale: two values or more, all of them numbers."""
+    return len(values) > 1 and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _colours(plan: dict[str, Any], ablation: str, hue: str | None) -> dict[str, Colour]:
+    import seaborn
+
+    names = list(dict.fromkeys(arm["aggregator"] for arm in plan["arms"]))
+    palette = seaborn.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))
+    fixed = dict(zip(map(canonical_json, names), palette, strict=True))
+    axes = plan["ablations"][ablation]["axes"]
+    if hue == "aggregator" or (hue is None and "aggregator" in axes):
+        return fixed
+    if hue:
+        values = axes[hue]  # the yellow end of the map is too pale on white
+        shades = seaborn.color_palette("viridis", len(values) + 1)[: len(values)]
+        return dict(zip(map(canonical_json, values), shades, strict=True))
+    ids = {cell["arm"] for cell in plan["ablations"][ablation]["cells"]}
+    used = {arm["aggregator"] for arm in plan["arms"] if arm["id"] in ids}
+    return {"": fixed[canonical_json(used.pop())] if len(used) == 1 else (0.3, 0.3, 0.3)}

@@ -1,0 +1,182 @@
+"""A figure per ablation: every fit as a point, its mean and spread as in the tables, gaps marked as gaps."""
+
+import io
+import math
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ssma.report.encoding import MARKERS, Encoding, encode
+from ssma.report.labels import Metric, listing, metrics_of, point_text, setting, value_text
+from ssma.report.statistics import summarise
+from ssma.study.ids import slug
+from ssma.study.records import write_atomic
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, FAINT = "0.25", "0.5"
+STYLE = {
+    "font.size": 9, "axes.titlesize": 9.5, "axes.labelsize": 9, "axes.edgecolor": "0.7", "grid.color": "0.9",
+    "xtick.bottom": True, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK, "pdf.fonttype": 42,
+}  # fmt: skip
+
+
+def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Figure":
+    """Returns the figure of an ablation: columns are data sets, rows are layers (and axes beyond the second)."""
+    import matplotlib
+    import seaborn
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    cells, encoding = plan["ablations"][ablation]["cells"], encode(plan, ablation)
+    datasets = [label for label in plan["datasets"] if any(cell["dataset"] == label for cell in cells)]
+    keys = list(dict.fromkeys(map(encoding.row, cells)))
+    summary, metrics = summarise(frame), metrics_of(frame)
+    ok = frame[(frame["stage"] == "evaluate") & (frame["status"] == "ok")].sort_values(["split", "repeat"])
+    seaborn.set_theme(style="whitegrid", context="paper", rc=STYLE)
+    width = _panel_width(encoding)
+    size = (0.8 + width * len(datasets), 0.8 + 2.3 * len(keys))
+    figure, grid = pyplot.subplots(
+        len(keys), len(datasets), figsize=size, squeeze=False, sharex=True, layout="constrained"
+    )
+    same = len({metrics.get(dataset) for dataset in datasets}) == 1
+    for column, dataset in enumerate(datasets):
+        for row, key in enumerate(keys):
+            ax = grid[row][column]
+            panel = [cell for cell in cells if cell["dataset"] == dataset and encoding.row(cell) == key]
+            _panel(ax, panel, encoding, summary, ok)
+            ax.set_title(f"{dataset} · {key}", loc="left", color=INK)
+            if dataset in metrics and (column == 0 or not same):
+                ax.set_ylabel(f"test {metrics[dataset].title} {metrics[dataset].arrow}")
+        grid[-1][column].set_xlabel(setting(encoding.x) + (" (log scale)" if encoding.log else ""))
+    _ticks(figure, grid, encoding, width)
+    if encoding.hue:
+        _legend(figure, encoding)
+    if notes := _notes(plan, cells, summary):
+        text = textwrap.fill(notes, int(size[0] * 16))
+        figure.supxlabel(text, x=0.01, ha="left", fontsize=7.5, color=INK)
+    seaborn.despine(figure, left=True)
+    return figure
+
+
+def save(figure: "Figure", folder: Path, name: str) -> list[Path]:
+    """Writes PNG (150 dpi) and PDF without dates, closes the figure and returns the paths."""
+    from matplotlib import pyplot
+
+    paths = []
+    for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+        paths.append(folder / f"{slug(name)}.{kind}")
+        write_atomic(paths[-1], buffer.getvalue())
+    pyplot.close(figure)
+    return paths
+
+
+def caption(plan: dict[str, Any], ablation: str) -> str:
+    """Returns what the figure shows, in words."""
+    encoding = encode(plan, ablation)
+    shape = "line and band" if encoding.numeric and not encoding.hue else "large marker and bar"
+    return (
+        f"{plan['ablations'][ablation]['title'].rstrip('.')}. Faint points: one per fit, in the order of the splits; "
+        f"{shape}: mean ± sample standard deviation, the numbers of the table. Each panel has its own vertical scale."
+    )
+
+
+def _panel(
+    ax: "Axes", cells: list[dict], encoding: Encoding, summary: "pandas.DataFrame", ok: "pandas.DataFrame"
+) -> None:
+    for level in range(len(encoding.levels)):
+        drawn = sorted((cell for cell in cells if encoding.level(cell) == level), key=encoding.place)
+        for cell in drawn:
+            _mark(ax, cell, encoding, summary.loc[cell["arm"]], ok.loc[ok["arm"] == cell["arm"], "test"])
+        if encoding.numeric and drawn:
+            _line(ax, drawn, encoding, summary)
+    places = encoding.places.values()
+    ax.set_xlim(min(places) - 0.55 * encoding.gap, max(places) + 0.55 * encoding.gap)
+    ax.margins(y=0.12)
+    ax.xaxis.grid(False)
+    if not summary.loc[[cell["arm"] for cell in cells], "n"].any():
+        ax.set_yticks([])
+
+
+def _mark(ax: "Axes", cell: dict, encoding: Encoding, result: "pandas.Series", tests: "pandas.Series") -> None:
+    """Draws one arm: a point per fit with its mean and spread, or a word where nothing can be drawn."""
+    place, colour = encoding.place(cell), encoding.colour(cell)
+    if not result["n"]:
+        word = "missing" if result["reason"] == "missing" else "failed"
+        where = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "bottom", "rotation": 90}
+        ax.text(place, 0.05, f"× {word}", fontsize=7.5, color=FAINT, **where)
+        return
+    factor = Metric(result["metric"], result["direction"]).factor
+    reach = 0.3 * encoding.step if len(tests) > 1 else 0.0
+    aside = [place - reach + 2 * reach * number / max(len(tests) - 1, 1) for number in range(len(tests))]
+    ax.scatter(aside, tests * factor, s=11, color=[colour], alpha=0.45, linewidths=0, zorder=2)
+    bars = not (encoding.numeric and not encoding.hue) and not math.isnan(result["std"])
+    ax.errorbar(
+        place, result["mean"] * factor, result["std"] * factor if bars else None, color=colour, zorder=3,
+        fmt=MARKERS[encoding.level(cell) % len(MARKERS)], ms=5.2, mec="white", mew=0.8, elinewidth=1.4, capsize=3,
+    )  # fmt: skip
+
+
+def _line(ax: "Axes", cells: list[dict], encoding: Encoding, summary: "pandas.DataFrame") -> None:
+    """Joins the means of one level; a gap breaks the line (NaN is not drawn)."""
+    results = summary.loc[[cell["arm"] for cell in cells]]
+    factor = next((Metric(row.metric, row.direction).factor for row in results.itertuples() if row.n), 1.0)
+    places, means = [encoding.place(cell) for cell in cells], results["mean"] * factor
+    ax.plot(places, means, color=encoding.colour(cells[0]), lw=1.4, zorder=2)
+    if not encoding.hue:
+        spreads = results["std"] * factor
+        ax.fill_between(places, means - spreads, means + spreads, color=encoding.colour(cells[0]), alpha=0.15, lw=0)
+
+
+def _panel_width(encoding: Encoding) -> float:
+    marks = len(encoding.places) * (1 + 0.4 * (len(encoding.levels) - 1))
+    return min(max(2.8, 0.5 * marks), 6.0)
+
+
+def _ticks(figure: "Figure", grid: Any, encoding: Encoding, width: float) -> None:
+    texts = [value_text(value) for value in encoding.axes[encoding.x]]
+    span = max(encoding.places.values()) - min(encoding.places.values()) + 1.1 * encoding.gap
+    room = width * 0.8 * encoding.gap / span  # inches between the two closest ticks
+    slanted = max(map(len, texts)) * 0.085 > room
+    for ax in grid.flat:
+        ax.set_xticks(list(encoding.places.values()), texts)
+        if slanted:
+            ax.tick_params(axis="x", labelrotation=40)
+            for label in ax.get_xticklabels():
+                label.set(ha="right", rotation_mode="anchor")
+
+
+def _legend(figure: "Figure", encoding: Encoding) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for number, (level, value) in enumerate(zip(encoding.levels, encoding.axes[encoding.hue], strict=True)):
+        style = {"color": encoding.colours[level], "marker": MARKERS[number % len(MARKERS)], "mec": "white"}
+        line = "-" if encoding.numeric else "none"
+        handles.append(Line2D([], [], ls=line, label=value_text(value), **style))
+    columns = max(1, min(len(handles), int(figure.get_figwidth() / 1.3)))
+    legend = figure.legend(
+        handles=handles, title=setting(encoding.hue), loc="outside upper left", ncols=columns, frameon=False,
+        alignment="left",
+    )  # fmt: skip
+    legend.get_title().set_color(INK)
+
+
+def _notes(plan: dict[str, Any], cells: list[dict], summary: "pandas.DataFrame") -> str:
+    gaps = []
+    for cell in cells:
+        row = summary.loc[cell["arm"]]
+        if row["n"] < row["planned"]:
+            name = f"{cell['dataset']} {cell['layer']} {point_text(cell['point'])}"
+            why = row["reason"] or "failed or missing"
+            gaps.append(f"{name} ({row['planned'] - row['n']} of {row['planned']} fits: {why})")
+    chosen = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
+    biased = any(cell["arm"] in chosen for cell in cells)
+    lines = [f"Left out: {listing(gaps, 6)}."] if gaps else []
+    return " ".join(lines + (["Biased: configurations chosen by the test metric."] if biased else []))

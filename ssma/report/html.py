@@ -1,0 +1,120 @@
+"""One page that tells a study: self-contained, no scripts, opens from disk."""
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ssma.report.labels import listing
+from ssma.report.table import Cell, Table
+from ssma.study.ids import slug
+from ssma.study.paths import Results
+from ssma.study.records import read_record
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Section:
+    """An ablation on the page: its tables (the comparison first), its figure and what the figure shows."""
+
+    name: str
+    title: str
+    tables: list[Table]
+    figure: Path
+    figure_caption: str
+
+    @property
+    def slug(self) -> str:
+        return slug(self.name)
+
+    @property
+    def image(self) -> str:
+        return "data:image/png;base64," + base64.b64encode(self.figure.read_bytes()).decode()
+
+
+def page(
+    results: Results,
+    plan: dict[str, Any],
+    frame: "pandas.DataFrame",
+    sections: list[Section],
+    arms: Table,
+    warnings: list[str],
+) -> str:
+    """Returns the page as HTML. Files beside it (tables, figures, records) are linked by relative paths."""
+    from jinja2 import Environment
+
+    from ssma.report.template import PAGE
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["slug"] = slug
+    example = next((arm["id"] for arm in plan["arms"]), "ARM")
+    return environment.from_string(PAGE).render(
+        plan=plan,
+        config=json.dumps(plan["config"], indent=2, ensure_ascii=False),
+        counts=_counts(plan, frame),
+        provenance=_provenance(frame),
+        data=data_cards(results, plan),
+        sections=sections,
+        arms=arms,
+        warnings=warnings,
+        example=example,
+    )
+
+
+def data_cards(results: Results, plan: dict[str, Any]) -> Table:
+    """Returns the data sets of the plan with what their cards say; one that is not prepared says so."""
+    columns = ["data set", "task", "metric", "graphs", "nodes per graph", "edges", "in-degree (mean, max)", "features"]
+    columns += ["outputs", "splits", "data hash"]
+    rows = []
+    for label, dataset in plan["datasets"].items():
+        path = results.data(dataset["id"]) / "card.json"
+        splits = ", ".join(f"{key} {value}" for key, value in (dataset.get("splits") or {}).items())
+        if path.exists():
+            facts = _card(read_record(path))
+            facts.insert(-1, splits)
+        else:
+            facts = ["not prepared", *[""] * 7, splits, ""]
+        rows.append([Cell(label), *map(Cell, facts)])
+    return Table("data", "The data sets as they were prepared.", columns, rows)
+
+
+def _card(card: dict[str, Any]) -> list[str]:
+    nodes, degree = card["nodes_per_graph"], card["in_degree"]
+    return [
+        f"{card['level']} {card['task']}",
+        f"{card['metric']} {'↑' if card['direction'] == 'maximize' else '↓'}",
+        f"{card['num_graphs']:,}",
+        f"{nodes['mean']:.1f} ({nodes['min']:g}–{nodes['max']:g})",
+        f"{card['num_edges']:,}",
+        f"{degree['mean']:.2f}, {degree['max']:g}",
+        card["features"],
+        str(card["num_outputs"]),
+        card["data_hash"][:12],
+    ]
+
+
+def _counts(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
+    evaluated = frame[frame["stage"] == "evaluate"]
+    ok = int((evaluated["status"] == "ok").sum())
+    fits = frame["fit"].nunique()
+    return f"{len(plan['arms'])} arms; {ok} of {len(evaluated)} planned evaluation fits are ok; {fits} fits in all."
+
+
+def _provenance(frame: "pandas.DataFrame") -> list[tuple[str, str]]:
+    """Says when, with what and where the fits were made."""
+    started = frame["started"].dropna()
+    facts = [("Fits started", f"{started.min()} to {started.max()}" if len(started) else "none yet")]
+    made = frame.drop_duplicates("fit")
+    for title, column in (
+        ("Code fingerprint", "code"),
+        ("Git commit", "git_commit"),
+        ("Versions", "versions"),
+        ("Device", "device"),
+        ("Threads", "threads"),
+    ):
+        counts = made[column].dropna().value_counts()
+        facts.append((title, listing((f"{value} ({count} fits)" for value, count in counts.items()), 6) or "unknown"))
+    return facts

@@ -1,0 +1,96 @@
+"""How settings, values and metrics are written for readers, the same in tables, figures and pages."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ssma.study.ids import canonical_json
+
+if TYPE_CHECKING:
+    import pandas
+
+NAMES = {
+    "model.budget": "parameter budget",
+    "model.num_layers": "number of layers",
+    "model.hidden_channels": "hidden channels",
+    "training.lr": "learning rate",
+    "training.max_epochs": "epochs at most",
+    "ssma.compression": "compression rate",
+    "ssma.kappa": "kappa (neighbour slots)",
+    "ssma.learn_affine": "learned affine map",
+    "ssma.selection": "neighbour selection",
+}
+METRIC_NAMES = {"mae": "MAE", "ap": "AP"}
+IN_PERCENT = ("accuracy", "ap")
+
+
+def setting(key: str) -> str:
+    """Returns a setting's name in words."""
+    return NAMES.get(key, key.split(".", 1)[-1].replace("_", " "))
+
+
+def value_text(value: Any) -> str:
+    """Returns a setting's value as a short text: 100000 as 100k, true as yes."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "unset"
+    if isinstance(value, int | float):
+        for size, letter in ((1_000_000, "M"), (1_000, "k")):
+            if value >= 10 * 1_000 and value >= size and value % (size / 10) == 0:
+                return f"{value / size:g}{letter}"
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    return value if isinstance(value, str) else canonical_json(value)
+
+
+def point_text(point: dict[str, Any]) -> str:
+    """Returns an axis point as "kappa=2, selection=random"; an aggregator goes by its bare name."""
+    names = (("" if key == "aggregator" else f"{key.split('.', 1)[-1]}=") for key in point)
+    return ", ".join(name + value_text(value) for name, value in zip(names, point.values(), strict=True))
+
+
+def listing(names: Iterable[str], most: int = 4) -> str:
+    """Returns "a, b, c" with the tail counted instead of named."""
+    names = list(dict.fromkeys(names))
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric and the way it is shown: accuracy and AP in percent, errors with four decimals."""
+
+    name: str
+    direction: str
+
+    @property
+    def factor(self) -> float:
+        return 100.0 if self.name in IN_PERCENT else 1.0
+
+    @property
+    def title(self) -> str:
+        name = METRIC_NAMES.get(self.name, self.name)
+        return f"{name} in %" if self.name in IN_PERCENT else name
+
+    @property
+    def arrow(self) -> str:
+        return "↑" if self.direction == "maximize" else "↓"
+
+    @property
+    def better(self) -> str:
+        return "higher is better" if self.direction == "maximize" else "lower is better"
+
+    def text(self, value: float, signed: bool = False) -> str:
+        decimals = 1 if self.name in IN_PERCENT else 4
+        text = f"{value * self.factor:{'+' if signed else ''}.{decimals}f}"
+        return text.replace("-", "−")  # the sign, which typesets as one
+
+    def spread(self, mean: float, std: float) -> str:
+        """Returns "81.4 ± 5.1", or the mean alone if a single value has no spread."""
+        return self.text(mean) if math.isnan(std) else f"{self.text(mean)} ± {self.text(std)}"
+
+
+def metrics_of(frame: "pandas.DataFrame") -> dict[str, Metric]:
+    """Returns the metric of each data set that any record tells of."""
+    known = frame[["dataset", "metric", "direction"]].dropna().drop_duplicates("dataset")
+    return {row.dataset: Metric(row.metric, row.direction) for row in known.itertuples()}

@@ -1,0 +1,180 @@
+"""What the numbers of a frame say: means with their spread, paired differences, and the claim one should not make.
+
+The rule for a mean and its spread: first average the repeats (seeds) within a split, then take the mean and the
+SAMPLE standard deviation (n - 1) over splits. With a single split, both are over its repeats. Only fits with the status
+``ok`` count, and how many were planned is always said beside them.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas
+
+BIASED = "biased: chosen by the test metric"
+
+
+def summarise(frame: "pandas.DataFrame") -> "pandas.DataFrame":
+    """Returns one row per arm (the index) over its evaluation rows, in raw units.
+
+    Columns: ``metric``, ``direction``, ``mean``, ``std`` (NaN for a single value), ``units`` (how many values the
+    spread is over), ``n`` (fits that count), ``planned``, ``failed`` (made, but not ok), ``missing``, ``over`` (such as
+    "3 splits x 2 seeds") and ``reason`` (why there is no mean: "no valid trial", "diverged", "missing", ...; else "").
+    """
+    import pandas
+
+    columns = ["metric", "direction", "mean", "std", "units", "n", "planned", "failed", "missing", "over", "reason"]
+    groups = _evaluation(frame).groupby("arm", sort=False)
+    table = pandas.DataFrame([_summary(rows) for _, rows in groups], columns=columns, index=list(groups.groups))
+    return table.rename_axis("arm")
+
+
+def _evaluation(frame: "pandas.DataFrame") -> "pandas.DataFrame":
+    return frame[frame["stage"] == "evaluate"]
+
+
+def _summary(rows: "pandas.DataFrame") -> dict:
+    ok = rows[rows["status"] == "ok"]
+    by_split = rows["split"].nunique() > 1
+    values = ok.groupby("split")["test"].mean() if by_split else ok["test"]
+    missing = int((rows["status"] == "missing").sum())
+    known = rows[["metric", "direction"]].dropna()
+    return {
+        "metric": known["metric"].iloc[0] if len(known) else None,
+        "direction": known["direction"].iloc[0] if len(known) else None,
+        "mean": values.mean(),
+        "std": values.std(ddof=1),
+        "units": len(values),
+        "n": len(ok),
+        "planned": len(rows),
+        "failed": len(rows) - len(ok) - missing,
+        "missing": missing,
+        "over": _over(ok, by_split),
+        "reason": "" if len(ok) else _reason(rows),
+    }
+
+
+def _over(ok: "pandas.DataFrame", by_split: bool) -> str:
+    if ok.empty:
+        return ""
+    if not by_split:
+        return _count(len(ok), "seed")
+    repeats = ok.groupby("split").size()
+    if repeats.max() == 1:
+        return _count(len(repeats), "split")
+    span = str(repeats.max()) if repeats.min() == repeats.max() else f"{repeats.min()} to {repeats.max()}"
+    return f"{_count(len(repeats), 'split')} x {span} seeds"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _reason(rows: "pandas.DataFrame") -> str:
+    made = rows[rows["status"] != "missing"]
+    if made.empty:
+        return "missing"
+    status = made["status"].mode().iloc[0]
+    reasons = made.loc[made["status"] == status, "reason"].dropna()
+    if status != "failed" or reasons.empty:
+        return status
+    return reasons.mode().iloc[0].split(":")[0][:60]
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Arm minus reference, in raw units; ``low`` and ``high`` bound the 95% interval of the mean, or are None."""
+
+    mean: float
+    std: float
+    n: int
+    low: float | None
+    high: float | None
+
+
+def paired_differences(
+    frame: "pandas.DataFrame", arm: str, reference: str, test_train_ratio: float | None
+) -> PairedDifference | None:
+    """Compares two arms split by split: arm minus reference over the fits that both have, None if there are none.
+
+    A pair shares split (its hash too) and repeat. Pairs are averaged within a split; ``n`` is the number of splits. The
+    training sets of different splits overlap, so their differences are not independent, and the plain t interval is
+    too narrow. The 95% interval is that of the corrected resampled t statistic with n - 1 degrees of freedom,
+
+        mean +- t(0.975, n - 1) * sqrt((1 / n + n_test / n_train) * s^2),    s the sample standard deviation,
+
+    of Nadeau and Bengio, "Inference for the Generalization Error", Machine Learning 52 (2003), as Bouckaert and Frank
+    (PAKDD 2004) use it for cross-validation. With one split the pairs are its seeds: they share their training set by
+    design, the correction is 0, and the interval speaks of seeds only, not of other data.
+
+    Args:
+        test_train_ratio: n_test / n_train of a split; None if unknown, which leaves out the interval over splits.
+    """
+    rows = _evaluation(frame)
+    pair = rows[rows["arm"].isin([arm, reference])]
+    key = ["split", "repeat", "split_hash"]
+    ok = pair[pair["status"] == "ok"]
+    one, other = (ok[ok["arm"] == name][[*key, "test"]] for name in (arm, reference))
+    both = one.merge(other, on=key, suffixes=("", "_reference"))
+    differences = both["test"] - both["test_reference"]
+    by_split = pair["split"].nunique() > 1
+    if by_split:
+        differences = differences.groupby(both["split"]).mean()
+    if differences.empty:
+        return None
+    mean, std, n = float(differences.mean()), float(differences.std(ddof=1)), len(differences)
+    correction = test_train_ratio if by_split else 0.0
+    if n < 2 or correction is None:
+        return PairedDifference(mean, std, n, None, None)
+    half = _t_quantile(n - 1) * std * math.sqrt(1 / n + correction)
+    return PairedDifference(mean, std, n, mean - half, mean + half)
+
+
+def _t_quantile(degrees: int) -> float:
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, degrees))
+
+
+@dataclass(frozen=True)
+class SelectedClaim:
+    """What would have been claimed. Never a result: ``label`` says why, wherever it is shown."""
+
+    trial: int
+    mean: float
+    std: float
+    n: int
+    label: str = BIASED
+
+
+def test_selected_claim(frame: "pandas.DataFrame", arm: str) -> SelectedClaim | None:
+    """Returns what choosing the complete trial with the best mean TEST metric would have claimed: always biased.
+
+    Mean and sample standard deviation are over the splits that the trial was tuned on. None if no complete trial has
+    all its fits.
+    """
+    rows = frame[(frame["arm"] == arm) & (frame["stage"] == "tune") & (frame["trial_state"] == "complete")]
+    whole = rows.groupby("trial").filter(lambda trial: (trial["status"] == "ok").all())
+    if whole.empty:
+        return None
+    tests = whole.groupby("trial")["test"].agg(["mean", "std", "size"])
+    smaller = whole["direction"].iloc[0] == "minimize"
+    best = tests["mean"].idxmin() if smaller else tests["mean"].idxmax()
+    return SelectedClaim(int(best), *map(float, tests.loc[best, ["mean", "std"]]), int(tests.loc[best, "size"]))
+
+
+def validation_of_chosen(frame: "pandas.DataFrame", arm: str) -> float | None:
+    """Returns the mean validation metric that the chosen trial was chosen by; None if there is none.
+
+    With one choice for all splits it is the mean over the tuned splits of that trial; with a choice per split, the mean
+    over splits of what each split's own trial reached there.
+    """
+    rows = frame[frame["arm"] == arm]
+    tuned = rows[rows["stage"] == "tune"]
+    chosen = _evaluation(rows)[["split", "trial"]].dropna().drop_duplicates()
+    if chosen["trial"].nunique() == 1:
+        values = tuned.loc[tuned["trial"] == chosen["trial"].iloc[0], "validation"]
+    else:
+        values = tuned.merge(chosen, on=["split", "trial"])["validation"]
+    return float(values.mean()) if values.notna().any() else None

@@ -1,0 +1,106 @@
+"""What a plan will cost: fits, and at most how long, before anything is trained. Imports no torch."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from ssma.study.paths import Results
+from ssma.study.records import read_record
+
+# Seconds of one training step on one core (AMD EPYC): a constant per layer, and one per node, layer and channel.
+# Fitted to `seconds_per_step` of the records of the default study and of MUTAG; only an order of magnitude elsewhere.
+STEP_SECONDS = {"sum": (2.0e-3, 3.0e-8), "ssma": (4.5e-3, 4.0e-7)}
+TYPICAL_WIDTH = 64
+TU_SIZES = {  # graphs and mean nodes, from the collection's own statistics
+    "MUTAG": (188, 17.9), "PTC_MR": (344, 14.3), "ENZYMES": (600, 32.6), "PROTEINS": (1113, 39.1),
+    "IMDB-BINARY": (1000, 19.8), "IMDB-MULTI": (1500, 13.0), "NCI1": (4110, 29.9),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Number of arms, trials and fits, the arms' seconds on one core, and what is not known."""
+
+    arms: int
+    trials: int
+    fits: int
+    seconds: float
+    measured: int
+    """Arms whose estimate comes from records of this study."""
+    unknown: tuple[str, ...]
+    """Data sets of unknown size, which `seconds` leaves out."""
+
+
+def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
+    """Returns the cost of a whole plan.
+
+    An arm costs what the finished fits of the same data set, layer and aggregator took on average; without any, the
+    steps up to the epoch cap times a reference step, so that most fits will take less.
+    """
+    known = _seconds_of_fits(results)
+    trials = fits = measured = 0
+    seconds, unknown = 0.0, set()
+    for arm in plan["arms"]:
+        dataset = plan["datasets"][arm["dataset"]]
+        count = arm["trials"] * len(arm["tune_splits"]) + len(arm["splits"]) * arm["repeats"]
+        trials, fits = trials + arm["trials"], fits + count
+        past = known.get((dataset["id"], arm["layer"], arm["aggregator"]))
+        each = sum(past) / len(past) if past else _reference(arm, dataset, results)
+        measured += bool(past)
+        if each is None:
+            unknown.add(arm["dataset"])
+        else:
+            seconds += count * each
+    return Cost(len(plan["arms"]), trials, fits, seconds, measured, tuple(sorted(unknown)))
+
+
+def describe(cost: Cost, cores: int) -> str:
+    """Returns the cost in two lines."""
+    left_out = f", not counting {', '.join(cost.unknown)} (size unknown until prepared)" if cost.unknown else ""
+    basis = f"{cost.measured} of {cost.arms} arms by their own records, the others by reference steps up to the epoch cap"
+    return (
+        f"{cost.arms} arms, {cost.trials} trials, {cost.fits} fits\n"
+        f"at most about {duration(cost.seconds / cores)} on {cores} cores{left_out} ({basis})"
+    )
+
+
+def duration(seconds: float) -> str:
+    """Returns seconds as text of two units."""
+    minutes, hours = seconds / 60, seconds / 3600
+    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if hours < 2 else f"{hours:.1f} h"
+
+
+def _seconds_of_fits(results: Results) -> dict[tuple[str, str, str], list[float]]:
+    known = defaultdict(list)
+    for path in sorted((results.root / "fits").glob("*/*.json")):
+        record = read_record(path)
+        if record["status"] == "ok":
+            spec = record["spec"]
+            known[spec["dataset"], spec["layer"], spec["aggregator"]].append(record["seconds"])
+    return known
+
+
+def _reference(arm: dict[str, Any], dataset: dict[str, Any], results: Results) -> float | None:
+    """Returns the seconds of one fit up to its epoch cap, or None where the data set's size is unknown."""
+    size = _size(dataset, results)
+    if size is None:
+        return None
+    graphs, nodes = size
+    training, model = arm["settings"]["training"], arm["settings"]["model"]
+    batch = min(training["batch_size"], graphs)
+    constant, rate = STEP_SECONDS["ssma" if arm["aggregator"] == "ssma" else "sum"]
+    width = model["hidden_channels"] or TYPICAL_WIDTH
+    step = model["num_layers"] * (constant + rate * batch * nodes * width)
+    steps = max(1, round(graphs * (1 - 2 / dataset["splits"]["folds"]) / batch))
+    return training["max_epochs"] * steps * step * 1.2  # a fifth more for validation
+
+
+def _size(dataset: dict[str, Any], results: Results) -> tuple[int, float] | None:
+    card = results.data(dataset["id"]) / "card.json"
+    if card.exists():
+        counts = read_record(card)
+        return counts["num_graphs"], counts["num_nodes"] / counts["num_graphs"]
+    spec = dataset["spec"]
+    if spec["source"] == "synthetic":
+        return spec["num_graphs"] or 1, spec["num_nodes"]
+    return TU_SIZES.get(spec["name"])

@@ -1,0 +1,33 @@
+"""Finding things of a plan by name, with an error that helps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ssma.errors import StudyError
+from ssma.study.config import did_you_mean
+
+
+def named(items: Mapping[str, Any], name: str, kind: str) -> Any:
+    """Returns ``items[name]``.
+
+    Raises:
+        StudyError: If there is none, with the names that there are.
+    """
+    if name not in items:
+        raise StudyError(f"no {kind} '{name}' in this plan; {did_you_mean(name, list(items))}")
+    return items[name]
+
+
+def named_arm(plan: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Returns the arm of an id, or of a part that only one id or label has.
+
+    Raises:
+        StudyError: If no arm fits, or several do.
+    """
+    found = [arm for arm in plan["arms"] if arm["id"] == text]
+    found = found or [arm for arm in plan["arms"] if text in arm["id"] or text in arm["label"]]
+    if len(found) == 1:
+        return found[0]
+    ids = [arm["id"] for arm in found or plan["arms"]]
+    shown = ", ".join(ids[:8]) + (f" and {len(ids) - 8} more" if len(ids) > 8 else "")
+    raise StudyError(f"{'several arms have' if found else 'no arm has'} '{text}' in id or label: {shown}")

@@ -1,0 +1,117 @@
+import base64
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ssma.errors import StudyError
+from ssma.report.build import build
+from ssma.report.encoding import encode
+from ssma.report.figures import draw, save
+from ssma.report.frame import collect, read_frame, read_plan, write_frame
+from ssma.study.records import write_record
+
+
+def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
+    out = tmp_path / "out"
+    write_frame(collect(study), study.frame)
+    build(study, out)
+    html = (out / "index.html").read_text()
+    assert not re.search(r"https?://|<script|<link", html)
+    for name in ("main", "kappa-slots"):
+        image = (out / "figures" / f"{name}.png").read_bytes()
+        assert base64.b64encode(image).decode() in html
+        assert (out / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+    for path in re.findall(r'href="([^#"]+)"', html):
+        assert (out / path).is_file()
+    for target in re.findall(r'href="#([^"]+)"', html):
+        assert f'id="{target}"' in html
+    assert "A study &amp; its &lt;tests&gt;" in html
+    for text in (
+        "85.0 ± 5.0 (5/6)",
+        "failed: no valid trial",
+        "missing",
+        "unequal treatment",
+        "test-selected (biased)",
+    ):
+        assert text in html
+    assert "other code than the installed one" in html and "node labels (one-hot)" in html and "not prepared" in html
+    assert "evaluation.json" in html and "2026-01-01T12:00:00+00:00" in html
+    assert "[−12.2, +19.5]" in (out / "tables" / "main-paired.md").read_text()
+    assert len(read_frame(out / "records.parquet")) == len(collect(study))
+
+
+def test_a_plan_without_records_is_a_report_of_missing_cells(study, tmp_path):
+    bare = type(study)(tmp_path / "bare")
+    write_record(bare.plan, read_plan(study))
+    build(bare, tmp_path / "out")
+    table = (tmp_path / "out" / "tables" / "main.csv").read_text().splitlines()
+    assert table == ["layer,aggregator,MUTAG,ZINC", "gcn,sum,missing,missing", "gcn,ssma,missing,missing",
+                     "gin,sum,missing,–", "gin,ssma,missing,–"]  # fmt: skip
+    assert "0 of 42 planned evaluation fits are ok" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_a_plan_without_arms_is_a_page_too(fabric, tmp_path):
+    fabric.plan()
+    build(fabric.results, tmp_path / "out")
+    assert "0 arms" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_a_frame_older_than_the_plan_is_refused(study, fabric, tmp_path):
+    write_frame(collect(study).query("dataset == 'MUTAG'"), study.frame)
+    with pytest.raises(StudyError, match=r"ZINC-gcn-ssma.*collect again"):
+        build(study, tmp_path / "out")
+
+
+def test_axes_show_neither_diverged_nor_infinite_values(study):
+    from matplotlib import pyplot
+
+    figure = draw(read_plan(study), "kappa_slots", collect(study))
+    (ax,) = figure.axes
+    assert 50 < ax.get_ylim()[0] < ax.get_ylim()[1] < 100
+    assert [text.get_text() for text in ax.texts] == ["× failed"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["2", "3", "4"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("kappa (neighbour slots)", "test accuracy in % ↑")
+    note = figure.get_supxlabel().replace("\n", " ")
+    assert "kappa=4 (6 of 6 fits: diverged)" in note and "kappa=3 (1 of 6 fits: failed or missing)" in note
+    pyplot.close(figure)
+
+
+def test_figures_are_the_same_bytes_every_time(study, tmp_path):
+    plan, frame = read_plan(study), collect(study)
+    first, second = (
+        [path.read_bytes() for path in save(draw(plan, "main", frame), tmp_path / folder, "main")] for folder in "ab"
+    )
+    assert first == second
+    assert b"CreationDate" not in first[1]
+
+
+@pytest.mark.parametrize(
+    ("axes", "x", "hue", "rest"),
+    [
+        ({"ssma.selection": ["a", "b"], "ssma.kappa": [2, 3]}, "ssma.kappa", "ssma.selection", []),
+        ({"ssma.kappa": [2, 3], "model.budget": [1, 2, 3]}, "model.budget", "ssma.kappa", []),
+        ({"ssma.learn_affine": [True, False]}, "ssma.learn_affine", None, []),
+        ({"aggregator": ["sum"], "ssma.kappa": [2, 3], "x.y": ["a", "b"]}, "ssma.kappa", "x.y", ["aggregator"]),
+    ],
+)
+def test_axes_find_their_place(axes, x, hue, rest):
+    encoding = encode(
+        {"arms": [{"aggregator": "sum", "id": "1"}], "ablations": {"it": {"axes": axes, "cells": []}}}, "it"
+    )
+    assert (encoding.x, encoding.hue, encoding.rest) == (x, hue, rest)
+
+
+def test_a_wide_span_is_drawn_on_a_log_scale():
+    axes = {"ssma.compression": [0.01, 0.1, 1.0]}
+    encoding = encode({"arms": [], "ablations": {"it": {"axes": axes, "cells": []}}}, "it")
+    assert encoding.log and list(encoding.places.values()) == [-2.0, -1.0, 0.0]
+
+
+def test_reports_need_no_torch():
+    code = (
+        "import sys, ssma.report.build, ssma.report.figures; print({'torch', 'pandas', 'seaborn'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -1,0 +1,68 @@
+import pandas
+import pytest
+
+from ssma.errors import StudyError
+from ssma.report.frame import COLUMNS, collect, read_frame, write_frame
+
+
+def evaluation(frame, arm):
+    return frame[(frame["arm"] == arm) & (frame["stage"] == "evaluate")]
+
+
+def test_every_planned_fit_has_a_row(study):
+    frame = collect(study)
+    assert evaluation(frame, "MUTAG-gin-ssma")["status"].tolist() == ["missing"] * 6
+    assert evaluation(frame, "MUTAG-gin-ssma")["metric"].unique() == ["accuracy"]
+    assert evaluation(frame, "MUTAG-gin-sum")["reason"].unique() == ["no valid trial: 2 failed"]
+    assert evaluation(frame, "MUTAG-gcn-ssma")["status"].tolist() == ["ok"] * 5 + ["diverged"]
+    assert evaluation(frame, "MUTAG-gcn-ssma-k4")["status"].tolist() == ["diverged"] * 2 + ["missing"] * 4
+    assert frame["test"].max() < 1
+    tuned = frame[(frame["arm"] == "MUTAG-gcn-ssma") & (frame["stage"] == "tune")]
+    assert tuned["trial"].tolist() == [0, 0, 1, 1, 2, 3]
+    assert tuned["trial_state"].tolist() == ["complete"] * 4 + ["pruned", "failed"]
+    assert tuned["reason"].iloc[-1] == "width 0" and tuned["split"].isna().iloc[-1]
+    assert list(frame)[: len(COLUMNS)] == list(COLUMNS)
+
+
+def test_text_that_looks_like_nothing_keeps_its_rows(fabric):
+    values = ["none", "None", "NA", "", "attention", 3, True, None]
+    for number, value in enumerate(values):
+        fabric.arm(f"MUTAG-gcn-ssma-{number}", {"ssma.selection": value}, splits=1, repeats=1)
+        fabric.tuned(f"MUTAG-gcn-ssma-{number}", [("complete", {"mixed": value, "whole": 2}, [0.5])])
+    fabric.plan()
+    write_frame(collect(fabric.results), fabric.results.frame)
+    frame = read_frame(fabric.results.frame)
+    assert len(frame) == 2 * len(values)
+    shown = frame[frame["stage"] == "tune"]["set.ssma.selection"]
+    assert shown.dropna().tolist() == ["none", "None", "NA", "", "attention", "3", "true"]
+    assert frame.groupby("set.ssma.selection", dropna=True).size().sum() == 2 * (len(values) - 1)
+    assert frame["hp.whole"].dtype == "Int64"
+    pandas.testing.assert_frame_equal(frame, collect(fabric.results))
+
+
+def test_broken_records_are_named(study):
+    path = study.fit("MUTAG-gcn-sum-e0r0")
+    path.write_text(path.read_text().replace("0.8", "0.9"))
+    with pytest.raises(StudyError, match=r"MUTAG-gcn-sum-e0r0\.json"):
+        collect(study)
+
+
+def test_a_fit_whose_record_is_gone_is_missing(study):
+    study.fit("MUTAG-gcn-sum-e0r0").unlink()
+    row = evaluation(collect(study), "MUTAG-gcn-sum").iloc[0]
+    assert (row["status"], row["seed"]) == ("missing", 7)
+    assert "MUTAG-gcn-sum-e0r0.json is not there" in row["reason"]
+
+
+def test_seeds_added_after_the_fact_are_kept(fabric):
+    arm = fabric.arm("MUTAG-gcn-sum", splits=1, repeats=1)
+    fabric.evaluated(arm, {(0, 0): 0.5, (0, 1): 0.9})
+    fabric.plan()
+    assert collect(fabric.results)["test"].tolist() == [0.5, 0.9]
+
+
+def test_no_plan_and_no_frame_are_one_clear_error(fabric):
+    with pytest.raises(StudyError, match="ssma plan"):
+        collect(fabric.results)
+    with pytest.raises(StudyError, match=r"records.parquet.*collect"):
+        read_frame(fabric.results.frame)
