@@ -51,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     planner.add_argument("--write", type=Path, metavar="PLAN", help="write the plan to this file")
     planner.add_argument("--cores", type=int, default=os.cpu_count(), help="cores to estimate for")
     command("store", _store, "Create the MLflow store before jobs start.", "plan")
-    command("prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset")
+    command(
+        "prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset"
+    )
     for name, run, text in (
         ("tune", _tune, "Search the hyperparameters of an arm."),
         ("evaluate", _evaluate, "Train an arm's chosen configuration with fresh seeds on every split."),
@@ -61,7 +63,9 @@ def _parser() -> argparse.ArgumentParser:
     reporter = command("report", _report, "Make the page, tables and figures from whatever records exist.", "plan")
     reporter.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to put them")
     command("track", _track, "Fill the MLflow store from the records.", "plan")
-    command("status", _status, "Say how far a study is.", "plan").add_argument("--out", type=Path, help="the report's folder")
+    command("status", _status, "Say how far a study is.", "plan").add_argument(
+        "--out", type=Path, help="the report's folder"
+    )
     command("show", _show, "Show an arm, and the records behind its numbers.", "plan", "arm")
     return parser
 
@@ -93,7 +97,9 @@ def _prepare(options: argparse.Namespace) -> int:
     with _imports():
         from ssma.data.prepare import prepare
     card = prepare(results.data(dataset["id"]), dataset, Path(mirror) if mirror else None)
-    log.info("%s: %d graphs, %d nodes, %d edges", dataset["label"], card["num_graphs"], card["num_nodes"], card["num_edges"])
+    log.info(
+        "%s: %d graphs, %d nodes, %d edges", dataset["label"], card["num_graphs"], card["num_nodes"], card["num_edges"]
+    )
     return 0
 
 
@@ -123,7 +129,10 @@ def _evaluate(options: argparse.Namespace) -> int:
         watcher.finish(record["status"], record["reason"])
     unfinished = [fit for fit in record["fits"] if fit["status"] in ("failed", "timeout")]
     for fit in unfinished:
-        print(f"{arm['id']}: split {fit['split']} {fit['status']}: {fit['reason']}; it is tried again next time", file=sys.stderr)
+        print(
+            f"{arm['id']}: split {fit['split']} {fit['status']}: {fit['reason']}; it is tried again next time",
+            file=sys.stderr,
+        )
     return max(_verdict(arm, record), int(bool(unfinished)))
 
 
@@ -169,7 +178,12 @@ def _status(options: argparse.Namespace) -> int:
     if (out / "index.html").exists():
         uri = plan["config"]["track"]["uri"] or f"sqlite:///{(results.store / 'mlflow.db').as_posix()}"
         server = f"  mlflow   ssma ui {options.plan}" if not plan["config"]["track"]["uri"] else f"  mlflow   {uri}"
-        lines = (f"  report   {out / 'index.html'}", f"  tables   {out / 'tables'}", f"  figures  {out / 'figures'}", server)
+        lines = (
+            f"  report   {out / 'index.html'}",
+            f"  tables   {out / 'tables'}",
+            f"  figures  {out / 'figures'}",
+            server,
+        )
         print("\n".join(lines))
     return 0
 

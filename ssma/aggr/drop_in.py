@@ -33,7 +33,9 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
         ValueError: If the layer mixes aggregations and ``aggr`` is not one of them.
     """
     if not isinstance(aggr, Aggregation):
-        raise TypeError(f"use_aggregation got an aggregation of type {type(aggr).__name__} but expected a PyG Aggregation")
+        raise TypeError(
+            f"use_aggregation got an aggregation of type {type(aggr).__name__} but expected a PyG Aggregation"
+        )
     inner = layer.conv if isinstance(layer, GPSConv) else layer
     if not isinstance(inner, MessagePassing):
         raise TypeError(f"use_aggregation got {type(inner).__name__} but expected a PyG MessagePassing layer")

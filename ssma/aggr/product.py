@@ -54,7 +54,9 @@ class CompressedProduct(torch.autograd.Function):
             normalised = _products([part[0] for part in parts])
             weight_grad.addmm_(_as_real(normalised[-1] * gain[rows]).t(), grad[rows])
             upper = torch.view_as_complex((grad[rows] @ weight.t()).view(*normalised[-1].shape, 2)) * gain[rows]
-            for j, (block_upper, (factors, products)) in _backwards([part[0] for part in parts], normalised, upper, blocks):
+            for j, (block_upper, (factors, products)) in _backwards(
+                [part[0] for part in parts], normalised, upper, blocks
+            ):
                 product, (_, scale, square) = products[-1], parts[j]
                 radial = (product.real * block_upper.real + product.imag * block_upper.imag) * (root[rows] - 1) / square
                 inner = (block_upper + product * radial.masked_fill_(square <= FLOOR**2, 0)) * scale

@@ -10,7 +10,9 @@ from ssma.aggr.ssma import SSMAAggregation
 PLAIN = {"sum": SumAggregation, "mean": MeanAggregation, "max": MaxAggregation}
 
 
-def make_aggregation(name: str, in_channels: int, heads: int = 1, path: str | None = None, **options: Any) -> Aggregation:
+def make_aggregation(
+    name: str, in_channels: int, heads: int = 1, path: str | None = None, **options: Any
+) -> Aggregation:
     """Returns an aggregation for messages of a given width.
 
     Args:

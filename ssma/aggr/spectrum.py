@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor
 
+
 def roots_of_unity(count: int, size: int, like: Tensor) -> Tensor:
     """Returns ``exp(-2 pi i k / size)`` for k = 0..count-1, complex, ``[count]``."""
     angle = torch.arange(count, dtype=torch.float64, device=like.device) * (-2 * math.pi / size)

@@ -44,8 +44,11 @@ class Graphs:
             _check_features("edge_attr", self.edge_attr, edges, self.edge_ptr)
         classes = self.y.dtype == torch.int64 and self.y.dim() == 1 and self.y.size(0) in (graphs, nodes)
         targets = self.y.dtype == torch.float32 and self.y.dim() == 2 and self.y.size(0) == graphs
-        _require(classes or targets, f"y is {self.y.dtype} of shape {list(self.y.shape)}, expected int64 [{graphs}] or "
-                 f"[{nodes}] (classes) or float32 [{graphs}, T] (real targets, multiple labels)")
+        _require(
+            classes or targets,
+            f"y is {self.y.dtype} of shape {list(self.y.shape)}, expected int64 [{graphs}] or "
+            f"[{nodes}] (classes) or float32 [{graphs}, T] (real targets, multiple labels)",
+        )
         _require(not classes or int(self.y.min()) >= 0, "a class number in y is negative")
         _require(not targets or not bool(self.y.isinf().any()), "y holds an infinite value")
         _require(not targets or not bool(self.y.isnan().all(dim=0).any()), "a column of y has no known value")
@@ -53,9 +56,11 @@ class Graphs:
         wrong = ((self.edge_index < 0) | (self.edge_index >= size)).any(dim=0)
         if bool(wrong.any()):
             edge = int(wrong.nonzero()[0])
-            raise StudyError(f"graph {_owner(self.edge_ptr, edge)}: edge_index holds "
-                             f"{self.edge_index[:, edge].tolist()}, but its nodes "
-                             f"are 0..{int(size[edge]) - 1}; mend the data set's edges")
+            raise StudyError(
+                f"graph {_owner(self.edge_ptr, edge)}: edge_index holds "
+                f"{self.edge_index[:, edge].tolist()}, but its nodes "
+                f"are 0..{int(size[edge]) - 1}; mend the data set's edges"
+            )
 
     @property
     def num_graphs(self) -> int:
@@ -136,13 +141,18 @@ def _owner(ptr: Tensor, row: int) -> int:
 
 def _check_features(name: str, value: Tensor, rows: int, ptr: Tensor) -> None:
     allowed = value.dtype in (torch.float32, torch.int64) and value.dim() == 2
-    _require(allowed and value.size(0) == rows and value.size(1) > 0, f"{name} is {value.dtype} of shape "
-             f"{list(value.shape)}, expected float32 or int64 of shape [{rows}, at least 1]")
+    _require(
+        allowed and value.size(0) == rows and value.size(1) > 0,
+        f"{name} is {value.dtype} of shape "
+        f"{list(value.shape)}, expected float32 or int64 of shape [{rows}, at least 1]",
+    )
     bad = ~value.isfinite() if value.is_floating_point() else value < 0
     if bool(bad.any()):
         row = int(bad.any(dim=1).nonzero()[0])
-        raise StudyError(f"graph {_owner(ptr, row)}: {name} holds {value[row].tolist()}; allowed are finite numbers "
-                         "(float32) or codes from 0 (int64); mend the data set")
+        raise StudyError(
+            f"graph {_owner(ptr, row)}: {name} holds {value[row].tolist()}; allowed are finite numbers "
+            "(float32) or codes from 0 (int64); mend the data set"
+        )
 
 
 def _edges(value: Tensor | list | None, number: int, nodes: int) -> Tensor:
@@ -150,11 +160,15 @@ def _edges(value: Tensor | list | None, number: int, nodes: int) -> Tensor:
     if edges.numel() == 0:
         return torch.empty(2, 0, dtype=torch.int64)
     if edges.dim() != 2 or edges.size(0) != 2 or edges.is_floating_point():
-        raise StudyError(f"graph {number}: edge_index is {edges.dtype} of shape {list(edges.shape)}, "
-                         "expected int64 [2, E]; mend the data set's edges")
+        raise StudyError(
+            f"graph {number}: edge_index is {edges.dtype} of shape {list(edges.shape)}, "
+            "expected int64 [2, E]; mend the data set's edges"
+        )
     if int(edges.min()) < 0 or int(edges.max()) >= nodes:
-        raise StudyError(f"graph {number}: edge_index spans {int(edges.min())}..{int(edges.max())}, but the graph's "
-                         f"nodes are 0..{nodes - 1}; mend the data set's edges")
+        raise StudyError(
+            f"graph {number}: edge_index spans {int(edges.min())}..{int(edges.max())}, but the graph's "
+            f"nodes are 0..{nodes - 1}; mend the data set's edges"
+        )
     return edges.to(torch.int64)
 
 
@@ -171,8 +185,9 @@ def _classes(value: Tensor) -> Tensor:
     return value.to(torch.int64).reshape(-1)
 
 
-def _stack(name: str, values: list[tuple[int, Tensor | None]], rows: list[int],
-           form: Callable[[Tensor], Tensor]) -> Tensor:
+def _stack(
+    name: str, values: list[tuple[int, Tensor | None]], rows: list[int], form: Callable[[Tensor], Tensor]
+) -> Tensor:
     """Concatenates one tensor per graph; a graph that owns no row (no edge) may hold anything."""
     made: list[Tensor] = []
     for (number, value), count in zip(values, rows, strict=True):
@@ -183,8 +198,10 @@ def _stack(name: str, values: list[tuple[int, Tensor | None]], rows: list[int],
         item = form(torch.as_tensor(value))
         first = made[0] if made else item
         if item.size(0) != count or item.dtype != first.dtype or item.shape[1:] != first.shape[1:]:
-            raise StudyError(f"graph {number}: {name} is {item.dtype} of shape {list(item.shape)}, expected "
-                             f"{first.dtype} of shape {[count, *first.shape[1:]]} as in the first "
-                             "graph; use the same features everywhere")
+            raise StudyError(
+                f"graph {number}: {name} is {item.dtype} of shape {list(item.shape)}, expected "
+                f"{first.dtype} of shape {[count, *first.shape[1:]]} as in the first "
+                "graph; use the same features everywhere"
+            )
         made.append(item)
     return torch.cat(made)

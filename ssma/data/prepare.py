@@ -49,8 +49,15 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     if scheme != asked["scheme"]:
         notes.append(f"splits: {asked['scheme']} needs one class per item, so the items were shuffled")
     loaded.graphs.save(folder / "graphs.pt")
-    record = {"kind": "splits", "dataset": dataset["id"], "scheme": scheme, "seed": asked["seed"],
-              "folds": asked["folds"], "items": f"{loaded.level}s", "splits": splits}
+    record = {
+        "kind": "splits",
+        "dataset": dataset["id"],
+        "scheme": scheme,
+        "seed": asked["seed"],
+        "folds": asked["folds"],
+        "items": f"{loaded.level}s",
+        "splits": splits,
+    }
     write_record(folder / "splits.json", record)
     return write_record(folder / "card.json", _card(dataset, loaded, notes))
 
@@ -79,17 +86,34 @@ def _card(dataset: dict[str, Any], loaded: Loaded, notes: list[str]) -> dict[str
     graphs = loaded.graphs
     sizes, degrees = graphs.node_ptr.diff(), graphs.in_degrees()
     return {
-        "kind": "card", "dataset": dataset["id"], "label": dataset["label"], "source": dataset["spec"]["source"],
-        "level": loaded.level, "task": loaded.task, "metric": loaded.metric, "direction": loaded.direction,
+        "kind": "card",
+        "dataset": dataset["id"],
+        "label": dataset["label"],
+        "source": dataset["spec"]["source"],
+        "level": loaded.level,
+        "task": loaded.task,
+        "metric": loaded.metric,
+        "direction": loaded.direction,
         "num_outputs": loaded.num_outputs,
-        "num_graphs": graphs.num_graphs, "num_nodes": graphs.num_nodes, "num_edges": graphs.num_edges,
+        "num_graphs": graphs.num_graphs,
+        "num_nodes": graphs.num_nodes,
+        "num_edges": graphs.num_edges,
         "nodes_per_graph": {"mean": float(sizes.double().mean()), "min": int(sizes.min()), "max": int(sizes.max())},
-        "in_degree": {"mean": float(degrees.double().mean()), "std": float(degrees.double().std(correction=0)),
-                      "median": int(degrees.median()),
-                      "max": int(degrees.max()), "isolated_nodes": int((degrees == 0).sum())},
-        "x": _columns(graphs.x), "edge_attr": None if graphs.edge_attr is None else _columns(graphs.edge_attr),
-        "features": loaded.features, "labels": _balance(graphs.y, loaded), "label_mapping": loaded.label_mapping,
-        "dropped_graphs": loaded.dropped_graphs, "raw_files": loaded.raw_files, "data_hash": graphs.content_hash(),
+        "in_degree": {
+            "mean": float(degrees.double().mean()),
+            "std": float(degrees.double().std(correction=0)),
+            "median": int(degrees.median()),
+            "max": int(degrees.max()),
+            "isolated_nodes": int((degrees == 0).sum()),
+        },
+        "x": _columns(graphs.x),
+        "edge_attr": None if graphs.edge_attr is None else _columns(graphs.edge_attr),
+        "features": loaded.features,
+        "labels": _balance(graphs.y, loaded),
+        "label_mapping": loaded.label_mapping,
+        "dropped_graphs": loaded.dropped_graphs,
+        "raw_files": loaded.raw_files,
+        "data_hash": graphs.content_hash(),
         "notes": notes,
     }
 
@@ -109,6 +133,10 @@ def _balance(y: Tensor, loaded: Loaded) -> dict[str, Any]:
         ones, zeros = (y == 1).sum(dim=0), (y == 0).sum(dim=0)
         return {"positives": ones.tolist(), "negatives": zeros.tolist(), "missing": missing}
     known = [column[~column.isnan()].double() for column in y.unbind(dim=1)]
-    return {"mean": [float(column.mean()) for column in known], "std": [float(column.std()) for column in known],
-            "min": [float(column.min()) for column in known], "max": [float(column.max()) for column in known],
-            "missing": missing}
+    return {
+        "mean": [float(column.mean()) for column in known],
+        "std": [float(column.std()) for column in known],
+        "min": [float(column.min()) for column in known],
+        "max": [float(column.max()) for column in known],
+        "missing": missing,
+    }

@@ -24,8 +24,10 @@ def make_splits(y: Tensor, folds: int, scheme: str, seed: int) -> tuple[str, lis
     """
     items = y.size(0)
     if not 3 <= folds <= items:
-        raise StudyError(f"splits.folds: {folds} is not possible with {items} items; train, validation and test need "
-                         f"3 to {items} folds")
+        raise StudyError(
+            f"splits.folds: {folds} is not possible with {items} items; train, validation and test need "
+            f"3 to {items} folds"
+        )
     if scheme == "stratified" and not y.is_floating_point():
         parts = _stratified_folds(y.numpy(), folds, seed)
         return "stratified", [_split(parts, fold) for fold in range(folds)]
@@ -52,8 +54,10 @@ def _stratified_folds(y: np.ndarray, folds: int, seed: int) -> list[list[int]]:
 
     for label, count in zip(*np.unique(y, return_counts=True), strict=True):
         if count < folds:
-            raise StudyError(f"splits.folds: class {label} has {count} members, too few for {folds} stratified folds; "
-                             f"set splits.folds to {count} or less (at least 3), or splits.scheme to shuffle")
+            raise StudyError(
+                f"splits.folds: class {label} has {count} members, too few for {folds} stratified folds; "
+                f"set splits.folds to {count} or less (at least 3), or splits.scheme to shuffle"
+            )
     maker = StratifiedKFold(folds, shuffle=True, random_state=seed)
     return [test.tolist() for _, test in maker.split(np.zeros(len(y)), y)]
 

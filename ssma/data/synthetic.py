@@ -41,19 +41,30 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     return make(**options)
 
 
-def product_classification(num_graphs: int = 300, num_nodes: int = 16, num_features: int = 4, degree: int = 4,
-                           seed: int = 0) -> Loaded:
+def product_classification(
+    num_graphs: int = 300, num_nodes: int = 16, num_features: int = 4, degree: int = 4, seed: int = 0
+) -> Loaded:
     """Two equal classes: is the mean over nodes v of prod_j x_j[0] - prod_j x_j[1], j in N(v), above the median?"""
     _at_least("num_features", num_features, 2)
     graphs = _random_graphs(num_graphs, num_nodes, num_features, degree, _generator(seed))
     y = _quantile_classes(graph_means(graphs, _difference(graphs)).squeeze(1), 2)
-    return Loaded(_with_y(graphs, y), "graph", "multiclass", "accuracy", 2, UNIFORM,
-                  notes=["label: mean over nodes of (product of feature 0 - product of feature 1 over the neighbours), "
-                         "above the median of all graphs or not"])
+    return Loaded(
+        _with_y(graphs, y),
+        "graph",
+        "multiclass",
+        "accuracy",
+        2,
+        UNIFORM,
+        notes=[
+            "label: mean over nodes of (product of feature 0 - product of feature 1 over the neighbours), "
+            "above the median of all graphs or not"
+        ],
+    )
 
 
-def product_regression(num_graphs: int = 300, num_nodes: int = 16, num_features: int = 4, degree: int = 4,
-                       seed: int = 0) -> Loaded:
+def product_regression(
+    num_graphs: int = 300, num_nodes: int = 16, num_features: int = 4, degree: int = 4, seed: int = 0
+) -> Loaded:
     """The signal of ``product_classification`` as a real target.
 
     It is standardised by the moments of other graphs of the same make, so that no split leaks into another.
@@ -63,13 +74,23 @@ def product_regression(num_graphs: int = 300, num_nodes: int = 16, num_features:
     others = _random_graphs(MOMENT_GRAPHS, num_nodes, 2, degree, _generator(seed_from("moments", seed)))
     reference = graph_means(others, _difference(others))
     y = (graph_means(graphs, _difference(graphs)) - reference.mean()) / reference.std()
-    return Loaded(_with_y(graphs, y.float()), "graph", "regression", "mae", 1, UNIFORM,
-                  notes=["target: mean over nodes of (product of feature 0 - product of feature 1 over the neighbours)",
-                         f"standardised by the mean and deviation of {MOMENT_GRAPHS} other graphs of the same make"])
+    return Loaded(
+        _with_y(graphs, y.float()),
+        "graph",
+        "regression",
+        "mae",
+        1,
+        UNIFORM,
+        notes=[
+            "target: mean over nodes of (product of feature 0 - product of feature 1 over the neighbours)",
+            f"standardised by the mean and deviation of {MOMENT_GRAPHS} other graphs of the same make",
+        ],
+    )
 
 
-def typed_classification(num_graphs: int = 300, num_nodes: int = 16, num_features: int = 4, degree: int = 4,
-                         seed: int = 0) -> Loaded:
+def typed_classification(
+    num_graphs: int = 300, num_nodes: int = 16, num_features: int = 4, degree: int = 4, seed: int = 0
+) -> Loaded:
     """Three equal classes by the terciles of the mean over nodes v of prod_j w[type_j, type_vj], j in N(v).
 
     ``num_features`` is the number of node types; ``w`` spreads evenly over the pairs of a node and an edge type.
@@ -81,10 +102,18 @@ def typed_classification(num_graphs: int = 300, num_nodes: int = 16, num_feature
     edge_attr = _symmetric_types(plain, generator)
     graphs = Graphs(x, plain.edge_index, edge_attr, plain.y, plain.node_ptr, plain.edge_ptr)
     score = graph_means(graphs, _typed_products(graphs, typed_weights(num_features, seed))).squeeze(1)
-    return Loaded(_with_y(graphs, _quantile_classes(score, 3)), "graph", "multiclass", "accuracy", 3,
-                  f"categorical, {num_features} node types and {EDGE_TYPES} edge types",
-                  notes=["label: tercile of the mean over nodes of the product over the neighbours of a weight of "
-                         "(neighbour type, edge type)"])
+    return Loaded(
+        _with_y(graphs, _quantile_classes(score, 3)),
+        "graph",
+        "multiclass",
+        "accuracy",
+        3,
+        f"categorical, {num_features} node types and {EDGE_TYPES} edge types",
+        notes=[
+            "label: tercile of the mean over nodes of the product over the neighbours of a weight of "
+            "(neighbour type, edge type)"
+        ],
+    )
 
 
 def node_classification(num_nodes: int = 1000, num_features: int = 4, degree: int = 4, seed: int = 0) -> Loaded:
@@ -92,13 +121,20 @@ def node_classification(num_nodes: int = 1000, num_features: int = 4, degree: in
     _at_least("num_features", num_features, 2)
     graphs = _random_graphs(1, num_nodes, num_features, degree, _generator(seed))
     y = _quantile_classes(_difference(graphs).squeeze(1), 2)
-    return Loaded(_with_y(graphs, y), "node", "multiclass", "accuracy", 2, UNIFORM,
-                  notes=["label: product of feature 0 - product of feature 1 over the neighbours, above the median or "
-                         "not"])
+    return Loaded(
+        _with_y(graphs, y),
+        "node",
+        "multiclass",
+        "accuracy",
+        2,
+        UNIFORM,
+        notes=["label: product of feature 0 - product of feature 1 over the neighbours, above the median or not"],
+    )
 
 
-def multilabel(num_graphs: int = 300, num_nodes: int = 16, num_features: int = 4, degree: int = 4,
-               seed: int = 0) -> Loaded:
+def multilabel(
+    num_graphs: int = 300, num_nodes: int = 16, num_features: int = 4, degree: int = 4, seed: int = 0
+) -> Loaded:
     """Four labels t: is the mean over nodes v of prod_j x_j[t], j in N(v), above its median? A quarter is missing."""
     _at_least("num_features", num_features, TARGETS)
     _at_least("num_graphs", num_graphs, 4)
@@ -107,14 +143,25 @@ def multilabel(num_graphs: int = 300, num_nodes: int = 16, num_features: int = 4
     score = graph_means(graphs, neighbour_products(graphs, graphs.x[:, :TARGETS]))
     y = torch.stack([_quantile_classes(column, 2).float() for column in score.unbind(1)], dim=1)
     for target in range(TARGETS):  # a quarter of an evenly halved label leaves both classes
-        y[torch.randperm(num_graphs, generator=generator)[:num_graphs // 4], target] = float("nan")
-    return Loaded(_with_y(graphs, y), "graph", "multilabel", "ap", TARGETS, UNIFORM,
-                  notes=["label t: mean over nodes of the product of feature t over the neighbours, above the median "
-                         "of all graphs or not; a quarter of the labels is missing"])
+        y[torch.randperm(num_graphs, generator=generator)[: num_graphs // 4], target] = float("nan")
+    return Loaded(
+        _with_y(graphs, y),
+        "graph",
+        "multilabel",
+        "ap",
+        TARGETS,
+        UNIFORM,
+        notes=[
+            "label t: mean over nodes of the product of feature t over the neighbours, above the median "
+            "of all graphs or not; a quarter of the labels is missing"
+        ],
+    )
 
 
-TASKS = {make.__name__: make for make in
-         (product_classification, product_regression, typed_classification, node_classification, multilabel)}
+TASKS = {
+    make.__name__: make
+    for make in (product_classification, product_regression, typed_classification, node_classification, multilabel)
+}
 
 
 def neighbour_products(graphs: Graphs, values: Tensor, along_edges: bool = False) -> Tensor:
@@ -179,7 +226,7 @@ def _random_edges(size: int, degree: int, generator: Generator) -> Tensor:
         ring = torch.randperm(size, generator=generator)
         pairs.append(torch.stack([ring, ring.roll(1)]))
     if degree % 2:
-        order = torch.randperm(size, generator=generator)[:size // 2 * 2]
+        order = torch.randperm(size, generator=generator)[: size // 2 * 2]
         pairs.append(order.view(2, -1))
     forward = torch.cat(pairs, dim=1)
     both = torch.cat([forward, forward.flip(0)], dim=1)

@@ -52,8 +52,15 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     hashes = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     rest = {"features": words, "raw_files": hashes, "dropped_graphs": dropped}
     if graphs.y.is_floating_point():
-        return Loaded(graphs, "graph", "regression", "mae", graphs.y.size(1), **rest,
-                      notes=["targets are the graph attributes as they are, not standardised"])
+        return Loaded(
+            graphs,
+            "graph",
+            "regression",
+            "mae",
+            graphs.y.size(1),
+            **rest,
+            notes=["targets are the graph attributes as they are, not standardised"],
+        )
     labels = sorted({int(line) for line in (raw / f"{name}_graph_labels.txt").read_text().split()})
     mapping = {str(label): number for number, label in enumerate(labels)}
     return Loaded(graphs, "graph", "multiclass", "accuracy", len(labels), label_mapping=mapping, **rest)
@@ -64,9 +71,11 @@ def _provide(raw: Path, name: str, mirror: Path | None) -> None:
     if mirror is not None:
         source = (Path(mirror) / "TUDataset" / name / "raw").resolve()
         if not (source / needed).is_file():
-            raise StudyError(f"data set {name}: {needed} is not in {source}; put the set's raw files there, or point "
-                             "data.mirror (or SSMA_DATA_MIRROR) to the folder that holds TUDataset/, or unset both to "
-                             "download the set")
+            raise StudyError(
+                f"data set {name}: {needed} is not in {source}; put the set's raw files there, or point "
+                "data.mirror (or SSMA_DATA_MIRROR) to the folder that holds TUDataset/, or unset both to "
+                "download the set"
+            )
         if raw.is_symlink():
             raw.unlink()
         elif raw.exists():
@@ -99,9 +108,11 @@ def _download(raw: Path, name: str, needed: str) -> None:
             raise FileNotFoundError(f"the archive holds no {needed}")
     except (OSError, zipfile.BadZipFile) as error:
         shutil.rmtree(partial)
-        raise StudyError(f"data set {name}: {needed} is not in {raw} and {url} could not be downloaded ({error}); "
-                         "check the name, or point data.mirror (or SSMA_DATA_MIRROR) to a folder that holds "
-                         f"TUDataset/{name}/raw/{needed}") from error
+        raise StudyError(
+            f"data set {name}: {needed} is not in {raw} and {url} could not be downloaded ({error}); "
+            "check the name, or point data.mirror (or SSMA_DATA_MIRROR) to a folder that holds "
+            f"TUDataset/{name}/raw/{needed}"
+        ) from error
     shutil.rmtree(raw, ignore_errors=True)
     partial.replace(raw)
 
@@ -125,20 +136,24 @@ def _read(work: Path, name: str) -> tuple[list[Data], int]:
         raise StudyError(f"data set {name}: {name}_graph_indicator.txt is not sorted; sort the nodes by graph")
     if whole.y is None or whole.y.size(0) != sizes.numel():
         found = "no" if whole.y is None else whole.y.size(0)
-        raise StudyError(f"data set {name}: {found} graph labels for {sizes.numel()} graphs; "
-                         f"{name}_graph_labels.txt must hold one per graph")
+        raise StudyError(
+            f"data set {name}: {found} graph labels for {sizes.numel()} graphs; "
+            f"{name}_graph_labels.txt must hold one per graph"
+        )
     nodes = pointer(sizes).tolist()
     edges = dataset.slices["edge_index"].tolist()
     edges += [edges[-1]] * (len(nodes) - len(edges))
     data_list = []
     for number, (first, last) in enumerate(zip(nodes[:-1], nodes[1:], strict=True)):
         own = slice(edges[number], edges[number + 1])
-        data_list.append(Data(
-            x=torch.empty(last - first, 0) if whole.x is None else whole.x[first:last],
-            edge_index=whole.edge_index[:, own],
-            edge_attr=None if whole.edge_attr is None or whole.edge_attr.size(1) == 0 else whole.edge_attr[own],
-            y=whole.y[number],
-        ))
+        data_list.append(
+            Data(
+                x=torch.empty(last - first, 0) if whole.x is None else whole.x[first:last],
+                edge_index=whole.edge_index[:, own],
+                edge_attr=None if whole.edge_attr is None or whole.edge_attr.size(1) == 0 else whole.edge_attr[own],
+                y=whole.y[number],
+            )
+        )
     return data_list, dataset.num_node_attributes
 
 
@@ -152,24 +167,30 @@ def _set_features(data_list: list[Data], attributes: int, use_attributes: bool, 
         parts.append("node labels (one-hot)")
     elif features == "labels" and not use_attributes:
         also = " or node_attributes to true" if attributes else ""
-        raise StudyError(f"data set {name}: features is 'labels', but the set has no node labels; set features to "
-                         f"degree, constant or random{also}")
+        raise StudyError(
+            f"data set {name}: features is 'labels', but the set has no node labels; set features to "
+            f"degree, constant or random{also}"
+        )
     degrees = [torch.bincount(data.edge_index[1], minlength=data.x.size(0)) for data in data_list]
     width = min(int(torch.cat(degrees).max()), DEGREE_CAP) + 1
     vector = torch.randn(RANDOM_WIDTH, generator=torch.Generator().manual_seed(0))
     made = {
         "labels": (lambda x, degree: x[:, attributes:], None),
-        "degree": (lambda x, degree: _one_hot(degree, width),
-                   f"in-degree (one-hot, the last column is {width - 1} or more)"),
+        "degree": (
+            lambda x, degree: _one_hot(degree, width),
+            f"in-degree (one-hot, the last column is {width - 1} or more)",
+        ),
         "constant": (lambda x, degree: torch.ones(x.size(0), 1), "constant 1"),
-        "random": (lambda x, degree: vector.expand(x.size(0), -1),
-                   f"one random normal vector of {RANDOM_WIDTH} for all nodes"),
+        "random": (
+            lambda x, degree: vector.expand(x.size(0), -1),
+            f"one random normal vector of {RANDOM_WIDTH} for all nodes",
+        ),
     }
     if features not in made:
         raise StudyError(f"data set {name}: features is {features!r}, allowed are {', '.join(made)}")
     columns, words = made[features]
     for data, degree in zip(data_list, degrees, strict=True):
-        front = data.x[:, :attributes if use_attributes else 0]
+        front = data.x[:, : attributes if use_attributes else 0]
         data.x = torch.cat([front, columns(data.x, degree)], dim=1)
     return " and ".join(parts + ([words] if words else []))
 

@@ -21,7 +21,7 @@ from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
 from ssma.fit.training import Task, Training
-from ssma.layers.network import Network
+from ssma.layers.network import Network, describe
 from ssma.layers.width import count_parameters, hidden_channels
 from ssma.study.ids import code_fingerprint
 from ssma.study.paths import Results
@@ -40,7 +40,9 @@ def pick_device(name: str) -> torch.device:
         StudyError: If CUDA is asked for and absent.
     """
     if name == "cuda" and not torch.cuda.is_available():
-        raise StudyError("device: cuda was asked for but torch finds no GPU; use 'cpu' or 'auto', or install a CUDA build")
+        raise StudyError(
+            "device: cuda was asked for but torch finds no GPU; use 'cpu' or 'auto', or install a CUDA build"
+        )
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
@@ -121,7 +123,7 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
         "history": training.history,
         "hidden_channels": width,
         "parameters": count_parameters(network),
-        "model": str(network),
+        "model": describe(network),
         "seconds": seconds,
         "seconds_per_step": seconds / max(training.steps, 1),
         "peak_memory_mb": _peak_memory(device),

@@ -9,7 +9,12 @@ GROUPS = ("model", "training")
 
 
 def fit_spec(
-    arm: dict[str, Any], card: dict[str, Any], split: dict[str, Any], number: int, hyperparameters: dict[str, Any], seed: int
+    arm: dict[str, Any],
+    card: dict[str, Any],
+    split: dict[str, Any],
+    number: int,
+    hyperparameters: dict[str, Any],
+    seed: int,
 ) -> dict[str, Any]:
     """Returns the specification of one training.
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
+from torch_geometric.nn import MessagePassing, global_add_pool, global_max_pool, global_mean_pool
+from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr import make_aggregation
 from ssma.layers.convs import LAYERS
@@ -60,7 +61,13 @@ class Network(nn.Module):
     """
 
     def __init__(
-        self, card: dict[str, Any], layer: str, aggregator: str, settings: dict[str, Any], width: int, path: str | None = None
+        self,
+        card: dict[str, Any],
+        layer: str,
+        aggregator: str,
+        settings: dict[str, Any],
+        width: int,
+        path: str | None = None,
     ) -> None:
         super().__init__()
         kind, model = LAYERS[layer], settings["model"]
@@ -78,7 +85,11 @@ class Network(nn.Module):
         self.readout = READOUTS[model["readout"]] if card["level"] == "graph" else None
         half, quarter = max(1, width // 2), max(1, width // 4)
         self.head = nn.Sequential(
-            nn.Linear(width, half), nn.ReLU(), nn.Linear(half, quarter), nn.ReLU(), nn.Linear(quarter, card["num_outputs"])
+            nn.Linear(width, half),
+            nn.ReLU(),
+            nn.Linear(half, quarter),
+            nn.ReLU(),
+            nn.Linear(quarter, card["num_outputs"]),
         )
 
     def forward(self, batch: Any) -> Tensor:
@@ -92,3 +103,13 @@ class Network(nn.Module):
         elif batch.target is not None:
             x = x[batch.target]
         return self.head(x)
+
+
+def describe(network: nn.Module) -> str:
+    """Returns a line for each layer, aggregation and other leaf module; two arms differ in their aggregation's only."""
+    kept = [
+        (name, module)
+        for name, module in network.named_modules()
+        if isinstance(module, MessagePassing | Aggregation) or not any(True for _ in module.children())
+    ]
+    return "\n".join(f"{name}: {' '.join(repr(module).split())}" for name, module in kept)

@@ -11,7 +11,7 @@ from ssma.report.html import Section, page
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.report.tables import comparison, paired
-from ssma.study.ids import code_fingerprint, slug
+from ssma.study.ids import code_fingerprint
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_atomic
 
@@ -72,4 +72,4 @@ def _test_train_ratio(results: Results, dataset_id: str) -> float | None:
 
 def _write_table(table: Table, folder: Path) -> None:
     for kind, text in (("md", table.markdown()), ("csv", table.csv()), ("tex", table.latex())):
-        write_atomic(folder / f"{slug(table.name)}.{kind}", text.encode())
+        write_atomic(folder / f"{table.name}.{kind}", text.encode())

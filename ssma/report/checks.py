@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def unequal_treatment(plan: dict[str, Any], ablation: str) -> list[str]:
-    """Returns a line for each thing that differs among the arms of one data set and is not an axis of the ablation.
+    """Returns a line for each thing that differs among the arms of one data set and layer and is not an axis.
 
     Compared are trials, splits, repeats, the way of selection, and every model and training option (with the values
     that are searched, where it is searched).
@@ -20,16 +20,15 @@ def unequal_treatment(plan: dict[str, Any], ablation: str) -> list[str]:
     arms = {arm["id"]: arm for arm in plan["arms"]}
     axes, cells = plan["ablations"][ablation]["axes"], plan["ablations"][ablation]["cells"]
     lines = []
-    for dataset in dict.fromkeys(cell["dataset"] for cell in cells):
+    for dataset, layer in dict.fromkeys((cell["dataset"], cell["layer"]) for cell in cells):
         found: dict[str, dict[str, list[str]]] = {}
-        for cell in (cell for cell in cells if cell["dataset"] == dataset):
-            name = f"{cell['layer']} / {point_text(cell['point'])}"
+        for cell in (cell for cell in cells if (cell["dataset"], cell["layer"]) == (dataset, layer)):
             for key, value in _treatment(arms[cell["arm"]]):
-                found.setdefault(key, {}).setdefault(value, []).append(name)
+                found.setdefault(key, {}).setdefault(value, []).append(point_text(cell["point"]))
         for key, values in found.items():
             if len(values) > 1 and key not in axes:
                 parts = "; ".join(f"{value} for {listing(names)}" for value, names in values.items())
-                lines.append(f"Warning: unequal treatment on {dataset}: {key} is {parts}.")
+                lines.append(f"Warning: unequal treatment on {dataset}, {layer}: {key} is {parts}.")
     return lines
 
 

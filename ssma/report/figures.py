@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.encoding import MARKERS, Encoding, encode
 from ssma.report.labels import Metric, listing, metrics_of, point_text, setting, value_text
 from ssma.report.statistics import summarise
-from ssma.study.ids import slug
 from ssma.study.records import write_atomic
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def save(figure: "Figure", folder: Path, name: str) -> list[Path]:
     for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
         buffer = io.BytesIO()
         figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-        paths.append(folder / f"{slug(name)}.{kind}")
+        paths.append(folder / f"{name}.{kind}")
         write_atomic(paths[-1], buffer.getvalue())
     pyplot.close(figure)
     return paths

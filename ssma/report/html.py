@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import listing
 from ssma.report.table import Cell, Table
-from ssma.study.ids import slug
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 
@@ -25,10 +24,6 @@ class Section:
     tables: list[Table]
     figure: Path
     figure_caption: str
-
-    @property
-    def slug(self) -> str:
-        return slug(self.name)
 
     @property
     def image(self) -> str:
@@ -49,7 +44,6 @@ def page(
     from ssma.report.template import PAGE
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["slug"] = slug
     example = next((arm["id"] for arm in plan["arms"]), "ARM")
     return environment.from_string(PAGE).render(
         plan=plan,

@@ -53,7 +53,7 @@ PAGE = (
 {% endif %}
 {% endmacro %}
 {% macro files(table) %}
-{% for kind in ["csv", "tex", "md"] %}<a href="tables/{{ table.name|slug }}.{{ kind }}">{{ kind }}</a> {% endfor %}
+{% for kind in ["csv", "tex", "md"] %}<a href="tables/{{ table.name }}.{{ kind }}">{{ kind }}</a> {% endfor %}
 {% endmacro %}
 <!DOCTYPE html>
 <html lang="en">
@@ -68,21 +68,21 @@ PAGE = (
 <body>
 <h1>{{ plan.title }}</h1>
 <p class="soft">Study {{ plan.study }}. {{ counts }}</p>
-<nav>{% for section in sections %}<a href="#{{ section.slug }}">{{ section.title }}</a> {% endfor %}
+<nav>{% for section in sections %}<a href="#{{ section.name }}">{{ section.title }}</a> {% endfor %}
 <a href="#all-arms">All arms</a> <a href="#data">Data</a> <a href="#provenance">Provenance</a></nav>
 {% if warnings %}
 <div class="warnings"><p><b>Read this first</b></p>
 <ul>{% for warning in warnings %}<li>{{ warning }}</li>{% endfor %}</ul></div>
 {% endif %}
 {% for section in sections %}
-<h2 id="{{ section.slug }}">{{ section.title }}</h2>
+<h2 id="{{ section.name }}">{{ section.title }}</h2>
 {% for table in section.tables %}
 {{ show(table) }}
 <p class="soft">Table: {{ files(table) }}</p>
 {% endfor %}
 <figure><img src="{{ section.image }}" alt="{{ section.figure_caption }}">
 <figcaption>{{ section.figure_caption }}
-<a href="figures/{{ section.slug }}.pdf">pdf</a> <a href="figures/{{ section.slug }}.png">png</a></figcaption></figure>
+<a href="figures/{{ section.name }}.pdf">pdf</a> <a href="figures/{{ section.name }}.png">png</a></figcaption></figure>
 {% endfor %}
 <h2 id="all-arms">All arms</h2>
 {{ show(arms, anchors=true) }}

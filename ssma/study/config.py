@@ -214,7 +214,7 @@ def _path(location: Sequence[Any], raw: Any) -> str:
     """Returns a pydantic location as the user wrote it, without the names of union members."""
     parts, here = [], raw
     for part in location:
-        if isinstance(here, dict) and part in here or isinstance(here, list) and isinstance(part, int):
+        if (isinstance(here, dict) and part in here) or (isinstance(here, list) and isinstance(part, int)):
             parts.append(str(part))
             here = here[part]
     return ".".join(parts)

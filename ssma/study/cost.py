@@ -57,7 +57,9 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
 def describe(cost: Cost, cores: int) -> str:
     """Returns the cost in two lines."""
     left_out = f", not counting {', '.join(cost.unknown)} (size unknown until prepared)" if cost.unknown else ""
-    basis = f"{cost.measured} of {cost.arms} arms by their own records, the others by reference steps up to the epoch cap"
+    basis = (
+        f"{cost.measured} of {cost.arms} arms by their own records, the others by reference steps up to the epoch cap"
+    )
     return (
         f"{cost.arms} arms, {cost.trials} trials, {cost.fits} fits\n"
         f"at most about {duration(cost.seconds / cores)} on {cores} cores{left_out} ({basis})"

@@ -12,9 +12,9 @@ CODE_THAT_MAKES_NUMBERS = ("aggr", "layers", "data", "fit")
 
 
 def canonical(value: Any) -> Any:
-    """Returns ``value`` with one form per meaning: tuples as lists, 1.0 as 1, 0.1 + 0.2 as 0.3."""
+    """Returns ``value`` with one form per meaning: tuples as lists, 1.0 as 1, 0.1 + 0.2 as 0.3; keys keep their order."""
     if isinstance(value, dict):
-        return {str(key): canonical(value[key]) for key in sorted(value, key=str)}
+        return {str(key): canonical(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [canonical(item) for item in value]
     if isinstance(value, float):

@@ -41,7 +41,9 @@ class _Planner:
         study = self.study
         self._read_aggregators()
         self._check_names()
-        base = {f"{group}.{key}": value for group in GROUPS for key, value in getattr(study, group).model_dump().items()}
+        base = {
+            f"{group}.{key}": value for group in GROUPS for key, value in getattr(study, group).model_dump().items()
+        }
         base |= self._width("model", study.model.model_dump(exclude_unset=True), base)
         own = {label: self._typed(f"datasets.{label}.fixed", data.fixed) for label, data in study.datasets.items()}
         space = self._read_space()
@@ -54,7 +56,9 @@ class _Planner:
                 dataset = datasets[cell["dataset"]]
                 cell["arm"] = self._arm(dataset, cell, base, own[cell["dataset"]], cell.pop("settings"), space)
         unused = [key for key in space if not any(key in arm["space"] for arm in self.arms.values())]
-        self.errors += [f"tune.space.{key}: no arm searches it: each fixes it or has another aggregator" for key in unused]
+        self.errors += [
+            f"tune.space.{key}: no arm searches it: each fixes it or has another aggregator" for key in unused
+        ]
         if self.errors:
             raise study_error(sorted(set(self.errors)))
         return canonical(
@@ -91,9 +95,15 @@ class _Planner:
         study = self.study
         for group, names in (("datasets", study.datasets), ("ablations", study.ablations)):
             self.errors += [
-                f"{group}.{name}: a name has letters, digits, '_', '-' and '.'" for name in names if not LABEL.fullmatch(name)
+                f"{group}.{name}: a name has letters, digits, '_', '-' and '.'"
+                for name in names
+                if not LABEL.fullmatch(name)
             ]
-        self.errors += [f"layers: unknown layer '{layer}'; {did_you_mean(layer, LAYERS)}" for layer in study.layers if layer not in LAYERS]
+        self.errors += [
+            f"layers: unknown layer '{layer}'; {did_you_mean(layer, LAYERS)}"
+            for layer in study.layers
+            if layer not in LAYERS
+        ]
         for label, data in study.datasets.items():
             if data.source == "synthetic" and (data.task == "node_classification") == (data.num_graphs is not None):
                 rule = "must be left out: the task is one graph" if data.num_graphs else "this key is required"
@@ -123,7 +133,9 @@ class _Planner:
         if model is None or field not in model.model_fields:
             raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")
         info = model.model_fields[field]
-        adapter = TypeAdapter(info.annotation if not info.metadata else _annotated(info), config={"allow_inf_nan": False})
+        adapter = TypeAdapter(
+            info.annotation if not info.metadata else _annotated(info), config={"allow_inf_nan": False}
+        )
         try:
             return canonical(adapter.validate_python(value))
         except ValidationError as error:
@@ -223,7 +235,9 @@ class _Planner:
         heads, width = settings["model"].get("heads"), settings["model"]["hidden_channels"]
         if heads and width and width % heads:
             self.errors.append(f"model.hidden_channels: gat needs a multiple of its {heads} heads, got {width}")
-        fixed = {key: value for key, value in (own | given).items() if _applies(key, layer, name) and key != "aggregator"}
+        fixed = {
+            key: value for key, value in (own | given).items() if _applies(key, layer, name) and key != "aggregator"
+        }
         searched = {key: value for key, value in space.items() if key not in fixed and _applies(key, layer, name)}
         splits = list(range(dataset["use"]))
         size = math.prod(len(v) if isinstance(v, list) else math.inf for v in searched.values())
@@ -233,14 +247,27 @@ class _Planner:
             "prune": study.tune.prune, "seed": study.seed, "result_version": RESULT_VERSION,
         }  # fmt: skip
         trials = min(study.tune.trials, size) if searched else 0
-        effort = {"trials": trials, "splits": splits, "repeats": study.evaluate.repeats, "selection": study.tune.selection}
+        effort = {
+            "trials": trials,
+            "splits": splits,
+            "repeats": study.evaluate.repeats,
+            "selection": study.tune.selection,
+        }
         arm_id = f"{slug(dataset['label'])}-{layer}-{slug(name)}-{digest(search | effort)}"
-        shown = " ".join(f"{key.partition('.')[2]}={value}" for key, value in fixed.items())
+        shown = " ".join(f"{key.partition('.')[2]}={value}" for key, value in given.items() if key in fixed)
         label = f"{dataset['label']} / {layer} / {name}" + (f" ({shown})" if shown else "")
         own_fields = {key: value for key, value in search.items() if key not in ("dataset", "result_version")}
         self.arms.setdefault(
             arm_id,
-            {"id": arm_id, "label": label, "dataset": dataset["label"], **own_fields, **effort, "fixed": fixed, "search_id": digest(search)},
+            {
+                "id": arm_id,
+                "label": label,
+                "dataset": dataset["label"],
+                **own_fields,
+                **effort,
+                "fixed": fixed,
+                "search_id": digest(search),
+            },
         )
         return arm_id
 

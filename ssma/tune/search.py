@@ -111,7 +111,11 @@ def _ask(study: optuna.Study, search_id: str, space: Space, slot: int, trials: i
     """Returns a new trial with the slot's hyperparameters; a slot that runs again gets those it had."""
     spaces = distributions(space)
     everything = configurations(space, trials)
-    before = [t.params for t in study.get_trials(deepcopy=False) if t.user_attrs.get(SLOT) == slot and t.params.keys() == space.keys()]
+    before = [
+        t.params
+        for t in study.get_trials(deepcopy=False)
+        if t.user_attrs.get(SLOT) == slot and t.params.keys() == space.keys()
+    ]
     fixed = everything[slot] if everything else before[-1] if before else {}
     sampler = optuna.samplers.TPESampler(seed=seed_from(search_id, slot))
     study.sampler = optuna.samplers.PartialFixedSampler(fixed, sampler) if fixed else sampler

@@ -52,7 +52,9 @@ def definition(aggr, slots_of_node):
 
 
 def compressed(aggr, signal):
-    weight = aggr.weight.detach() if aggr.expand is None else torch.einsum("or,rac->oac", aggr.expand, aggr.weight).detach()
+    weight = (
+        aggr.weight.detach() if aggr.expand is None else torch.einsum("or,rac->oac", aggr.expand, aggr.weight).detach()
+    )
     return torch.einsum("oac,ac->o", weight, signal) + aggr.bias.detach()
 
 
@@ -74,7 +76,9 @@ INDEX = torch.tensor([4, 2, 3, 1, 4, 3, 2, 4, 4, 3, 4])  # unsorted; in-degrees 
 @pytest.mark.parametrize(("d", "kappa"), [(1, 1), (3, 1), (2, 2), (4, 3), (5, 2)])
 def test_random_selection_equals_the_definition(d, kappa, compression, compression_of, learn_affine):
     torch.manual_seed(0)
-    aggr = SSMAAggregation(d, kappa, "random", compression, learn_affine=learn_affine, compression_of=compression_of).double()
+    aggr = SSMAAggregation(
+        d, kappa, "random", compression, learn_affine=learn_affine, compression_of=compression_of
+    ).double()
     if learn_affine:
         aggr.affine_weight.data += 0.1 * torch.randn_like(aggr.affine_weight)
     messages = torch.randn(INDEX.numel(), d, dtype=torch.float64)
@@ -82,7 +86,9 @@ def test_random_selection_equals_the_definition(d, kappa, compression, compressi
     for node, degree in enumerate(DEGREES):
         mine = messages[node == INDEX]
         if degree <= kappa:
-            torch.testing.assert_close(out[node], compressed(aggr, definition(aggr, list(mine))), rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(
+                out[node], compressed(aggr, definition(aggr, list(mine))), rtol=1e-10, atol=1e-10
+            )
         else:
             subsets = torch.combinations(torch.arange(degree), kappa)
             candidates = [compressed(aggr, definition(aggr, list(mine[subset]))) for subset in subsets]
@@ -103,7 +109,9 @@ def test_attention_slots_equal_the_definition(heads, learn_affine):
         for head in range(heads):
             mine = node == INDEX
             slots = attention_loop(aggr, list(messages[mine, head]), list(scores[mine, head])) if mine.any() else []
-            torch.testing.assert_close(out[node, head], compressed(aggr, definition(aggr, slots)), rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(
+                out[node, head], compressed(aggr, definition(aggr, slots)), rtol=1e-10, atol=1e-10
+            )
 
 
 def test_attention_in_a_layer_scores_source_and_target_features():
@@ -135,7 +143,9 @@ def test_enough_slots_and_no_normalisation_give_polynomial_coefficients():
     torch.testing.assert_close(out[0], torch.tensor([2.0, 1.0, -3.0], dtype=torch.float64))
 
 
-@pytest.mark.parametrize(("rate", "measure", "rank"), [(0.5, "parameters", 28), (0.5, "rank", 191), (1.0, "parameters", None)])
+@pytest.mark.parametrize(
+    ("rate", "measure", "rank"), [(0.5, "parameters", 28), (0.5, "rank", 191), (1.0, "parameters", None)]
+)
 def test_rank_of_the_compressor(rate, measure, rank):
     """The numbers for d=64, kappa=2 are worked out in the authors' settings: 28 by their code, 191 by the text."""
     assert SSMAAggregation(64, 2, compression=rate, compression_of=measure).rank == rank

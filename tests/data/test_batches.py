@@ -13,12 +13,14 @@ def random_graphs(count, seed=0):
     for number in range(count):
         nodes = int(torch.randint(1, 6, (1,), generator=generator))
         edges = int(torch.randint(0, 9, (1,), generator=generator))
-        data.append(Data(
-            x=torch.randn(nodes, 3, generator=generator),
-            edge_index=torch.randint(nodes, (2, edges), generator=generator),
-            edge_attr=torch.randint(4, (edges, 2), generator=generator),
-            y=torch.tensor([number]),
-        ))
+        data.append(
+            Data(
+                x=torch.randn(nodes, 3, generator=generator),
+                edge_index=torch.randint(nodes, (2, edges), generator=generator),
+                edge_attr=torch.randint(4, (edges, 2), generator=generator),
+                y=torch.tensor([number]),
+            )
+        )
     return data
 
 
@@ -34,15 +36,18 @@ def test_equals_pyg():
     assert torch.equal(ours.to("cpu").edge_index, theirs.edge_index)
 
 
-@pytest.mark.parametrize(("count", "size", "shuffled", "expected"), [
-    (33, 32, True, [33]),
-    (33, 32, False, [32, 1]),
-    (34, 32, True, [32, 2]),
-    (65, 32, True, [32, 33]),
-    (64, 32, True, [32, 32]),
-    (1, 32, True, [1]),
-    (3, 32, False, [3]),
-])
+@pytest.mark.parametrize(
+    ("count", "size", "shuffled", "expected"),
+    [
+        (33, 32, True, [33]),
+        (33, 32, False, [32, 1]),
+        (34, 32, True, [32, 2]),
+        (65, 32, True, [32, 33]),
+        (64, 32, True, [32, 32]),
+        (1, 32, True, [1]),
+        (3, 32, False, [3]),
+    ],
+)
 def test_boundaries(count, size, shuffled, expected):
     graphs, _ = Graphs.from_data_list(random_graphs(count))
     generator = torch.Generator().manual_seed(0) if shuffled else None
@@ -57,8 +62,10 @@ def test_boundaries(count, size, shuffled, expected):
 def test_the_generator_decides_the_order():
     graphs, _ = Graphs.from_data_list(random_graphs(12))
     batches = Batches(graphs, [1, 3, 5, 7, 9, 11], 4, "graph")
-    orders = [torch.cat([batch.y for batch in batches.epoch(torch.Generator().manual_seed(seed))]).tolist()
-              for seed in (1, 1, 2)]
+    orders = [
+        torch.cat([batch.y for batch in batches.epoch(torch.Generator().manual_seed(seed))]).tolist()
+        for seed in (1, 1, 2)
+    ]
     assert orders[0] == orders[1] != orders[2]
     assert sorted(orders[0]) == [1, 3, 5, 7, 9, 11]
 

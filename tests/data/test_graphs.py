@@ -47,15 +47,18 @@ def test_drops_and_counts_graphs_without_nodes():
     assert (dropped, graphs.num_graphs, graphs.y.tolist()) == (1, 2, [4, 2])
 
 
-@pytest.mark.parametrize(("second", "message"), [
-    (graph(2, torch.tensor([[0], [2]])), r"graph 2: edge_index spans 0\.\.2.*0\.\.1"),
-    (graph(2, torch.tensor([[-1], [0]])), "graph 2: edge_index spans -1"),
-    (graph(2, torch.tensor([[0.0], [1.0]])), "graph 2: edge_index is torch.float32"),
-    (graph(2, PAIR, width=3), r"graph 2: x is torch.float32 of shape \[2, 3\].*\[2, 2\]"),
-    (Data(edge_index=PAIR, num_nodes=2, y=torch.tensor([0])), "graph 2: x is missing"),
-    (Data(x=torch.ones(2, 2), edge_index=PAIR), "graph 2: y is missing"),
-    (Data(x=torch.ones(2, 2), edge_index=PAIR, y=torch.tensor([0, 1])), "graph 2: y is torch.int64"),
-])
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (graph(2, torch.tensor([[0], [2]])), r"graph 2: edge_index spans 0\.\.2.*0\.\.1"),
+        (graph(2, torch.tensor([[-1], [0]])), "graph 2: edge_index spans -1"),
+        (graph(2, torch.tensor([[0.0], [1.0]])), "graph 2: edge_index is torch.float32"),
+        (graph(2, PAIR, width=3), r"graph 2: x is torch.float32 of shape \[2, 3\].*\[2, 2\]"),
+        (Data(edge_index=PAIR, num_nodes=2, y=torch.tensor([0])), "graph 2: x is missing"),
+        (Data(x=torch.ones(2, 2), edge_index=PAIR), "graph 2: y is missing"),
+        (Data(x=torch.ones(2, 2), edge_index=PAIR, y=torch.tensor([0, 1])), "graph 2: y is torch.int64"),
+    ],
+)
 def test_refuses_and_names_the_graph(second, message):
     nothing = Data(x=torch.empty(0, 2), edge_index=torch.empty(2, 0), y=torch.tensor([0]))
     with pytest.raises(StudyError, match=message):
@@ -64,8 +67,10 @@ def test_refuses_and_names_the_graph(second, message):
 
 @pytest.mark.parametrize("shape", [(3,), (1, 3)])
 def test_real_targets_become_one_row_per_graph(shape):
-    data = [Data(x=torch.ones(1, 1), edge_index=[], y=torch.tensor([1.0, nan, i]).view(shape))
-            for i, nan in enumerate([float("nan"), 7])]
+    data = [
+        Data(x=torch.ones(1, 1), edge_index=[], y=torch.tensor([1.0, nan, i]).view(shape))
+        for i, nan in enumerate([float("nan"), 7])
+    ]
     graphs, _ = Graphs.from_data_list(data)
     assert (graphs.y.shape, graphs.y.dtype) == ((2, 3), torch.float32)
     assert graphs.y[:, 2].tolist() == [0, 1]

@@ -12,8 +12,12 @@ from ssma.study.records import read_record
 
 def entry(task, scheme="stratified", **options):
     sizes = {"num_graphs": 30, "num_nodes": 10, "num_features": 4, "degree": 4, "seed": 0}
-    return {"id": f"{task}-1234", "label": task, "spec": {"source": "synthetic", "task": task} | sizes | options,
-            "splits": {"folds": 3, "scheme": scheme, "seed": 0}}
+    return {
+        "id": f"{task}-1234",
+        "label": task,
+        "spec": {"source": "synthetic", "task": task} | sizes | options,
+        "splits": {"folds": 3, "scheme": scheme, "seed": 0},
+    }
 
 
 def test_card_splits_and_graphs(tmp_path):
@@ -34,8 +38,10 @@ def test_card_splits_and_graphs(tmp_path):
 
 
 def test_cards_of_the_other_tasks(tmp_path):
-    cards = {task: prepare(tmp_path / task, entry(task), None)
-             for task in ("product_regression", "typed_classification", "multilabel")}
+    cards = {
+        task: prepare(tmp_path / task, entry(task), None)
+        for task in ("product_regression", "typed_classification", "multilabel")
+    }
     assert cards["typed_classification"]["x"] == {"kind": "categorical", "cardinalities": [4]}
     assert cards["typed_classification"]["edge_attr"] == {"kind": "categorical", "cardinalities": [3]}
     assert cards["typed_classification"]["labels"] == {"counts": [10, 10, 10]}

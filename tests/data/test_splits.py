@@ -49,11 +49,14 @@ def test_real_targets_are_shuffled():
     check(splits, 50)
 
 
-@pytest.mark.parametrize(("labels", "folds", "message"), [
-    (LABELS, 2, "splits.folds: 2 is not possible with 60 items"),
-    (LABELS[:9], 10, "splits.folds: 10 is not possible with 9 items"),
-    (torch.tensor([0] * 30 + [1] * 3), 10, "class 1 has 3 members.*splits.folds to 3 or less.*shuffle"),
-])
+@pytest.mark.parametrize(
+    ("labels", "folds", "message"),
+    [
+        (LABELS, 2, "splits.folds: 2 is not possible with 60 items"),
+        (LABELS[:9], 10, "splits.folds: 10 is not possible with 9 items"),
+        (torch.tensor([0] * 30 + [1] * 3), 10, "class 1 has 3 members.*splits.folds to 3 or less.*shuffle"),
+    ],
+)
 def test_refuses_folds_that_cannot_be(labels, folds, message):
     with pytest.raises(StudyError, match=message):
         make_splits(labels, folds, "stratified", 0)

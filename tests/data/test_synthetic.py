@@ -19,7 +19,7 @@ def make(task, **options):
 def neighbours(graphs):
     """Yields, for each graph, its features and for each node its list of (neighbour, edge type)."""
     for g in range(graphs.num_graphs):
-        x = graphs.x[graphs.node_ptr[g]:graphs.node_ptr[g + 1]].tolist()
+        x = graphs.x[graphs.node_ptr[g] : graphs.node_ptr[g + 1]].tolist()
         around = [[] for _ in x]
         for edge in range(int(graphs.edge_ptr[g]), int(graphs.edge_ptr[g + 1])):
             source, target = graphs.edge_index[:, edge].tolist()
@@ -51,7 +51,7 @@ def test_same_seed_same_data(task):
 def test_graphs_are_simple_undirected_and_sparse(task, degree):
     graphs = make(task, degree=degree).graphs
     for g in range(graphs.num_graphs):
-        edges = [tuple(edge) for edge in graphs.edge_index[:, graphs.edge_ptr[g]:graphs.edge_ptr[g + 1]].t().tolist()]
+        edges = [tuple(edge) for edge in graphs.edge_index[:, graphs.edge_ptr[g] : graphs.edge_ptr[g + 1]].t().tolist()]
         assert len(edges) == len(set(edges))
         assert set(edges) == {(b, a) for a, b in edges}
         assert all(a != b for a, b in edges)
@@ -80,16 +80,19 @@ def test_product_regression_is_the_same_signal():
 def test_regression_targets_do_not_depend_on_the_other_graphs():
     few, many = make("product_regression"), make("product_regression", num_graphs=60)
     few_scores, many_scores = means(difference(few.graphs)), means(difference(many.graphs))
-    slopes = [(data.graphs.y[1, 0] - data.graphs.y[0, 0]) / (score[1] - score[0])
-              for data, score in ((few, few_scores), (many, many_scores))]
+    slopes = [
+        (data.graphs.y[1, 0] - data.graphs.y[0, 0]) / (score[1] - score[0])
+        for data, score in ((few, few_scores), (many, many_scores))
+    ]
     assert float(slopes[0]) == pytest.approx(float(slopes[1]), rel=1e-4)
 
 
 def test_typed_classification_uses_node_and_edge_types():
     loaded = make("typed_classification", num_graphs=42)
     graphs, weights = loaded.graphs, typed_weights(4, 3).tolist()
-    scores = means([[math.prod(weights[x[j][0]][edge] for j, edge in near) for near in around]
-                    for x, around in neighbours(graphs)])
+    scores = means(
+        [[math.prod(weights[x[j][0]][edge] for j, edge in near) for near in around] for x, around in neighbours(graphs)]
+    )
     assert torch.equal(graphs.y, scores.argsort().argsort() // 14)
     assert graphs.y.bincount().tolist() == [14, 14, 14]
     assert (graphs.x.dtype, graphs.edge_attr.dtype, loaded.num_outputs) == (torch.int64, torch.int64, 3)
@@ -118,13 +121,16 @@ def test_multilabel_has_missing_labels_and_both_classes():
     assert (loaded.task, loaded.metric, loaded.num_outputs) == ("multilabel", "ap", 4)
 
 
-@pytest.mark.parametrize(("spec", "message"), [
-    ({"task": "node_classification", "num_graphs": 5}, "node_classification: it has no num_graphs"),
-    ({"task": "nonsense"}, "got 'nonsense', allowed are product_classification"),
-    ({"task": "product_classification", "num_features": 1}, "num_features is 1, it must be at least 2"),
-    ({"task": "multilabel", "num_features": 3}, "num_features is 3, it must be at least 4"),
-    ({"task": "product_regression", "num_nodes": 5}, "num_nodes is 5, it must be at least 8"),
-])
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"task": "node_classification", "num_graphs": 5}, "node_classification: it has no num_graphs"),
+        ({"task": "nonsense"}, "got 'nonsense', allowed are product_classification"),
+        ({"task": "product_classification", "num_features": 1}, "num_features is 1, it must be at least 2"),
+        ({"task": "multilabel", "num_features": 3}, "num_features is 3, it must be at least 4"),
+        ({"task": "product_regression", "num_nodes": 5}, "num_nodes is 5, it must be at least 8"),
+    ],
+)
 def test_refuses_wrong_options(spec, message):
     with pytest.raises(StudyError, match=message):
         load({"source": "synthetic", **spec}, NOWHERE, None)

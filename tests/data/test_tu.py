@@ -61,12 +61,15 @@ def test_labels_of_two_signs(tmp_path):
     assert (loaded.graphs.y.tolist(), loaded.label_mapping, loaded.num_outputs) == ([1, 0, 1], {"-1": 0, "1": 1}, 2)
 
 
-@pytest.mark.parametrize(("node_attributes", "leave_out", "width", "edge_width"), [
-    (False, (), 3, 3),
-    (True, (), 5, 3),
-    (True, ("node_labels", "edge_labels"), 2, None),
-    (False, ("node_attributes", "edge_attributes"), 3, 3),
-])
+@pytest.mark.parametrize(
+    ("node_attributes", "leave_out", "width", "edge_width"),
+    [
+        (False, (), 3, 3),
+        (True, (), 5, 3),
+        (True, ("node_labels", "edge_labels"), 2, None),
+        (False, ("node_attributes", "edge_attributes"), 3, 3),
+    ],
+)
 def test_widths_follow_the_switch(tmp_path, node_attributes, leave_out, width, edge_width):
     graphs = read(tmp_path, write_set(tmp_path / "mirror", leave_out), node_attributes=node_attributes).graphs
     assert graphs.x.size(1) == width
@@ -97,8 +100,7 @@ def test_many_degrees_share_the_last_column(tmp_path):
     leaves = range(2, 72)
     star = "".join(f"1, {leaf}\n{leaf}, 1\n" for leaf in leaves)
     without = ("node_labels", "node_attributes", "edge_labels", "edge_attributes")
-    mirror = write_set(tmp_path / "mirror", without, A=star,
-                       graph_indicator="1\n" * 71 + "2\n", graph_labels="0\n1\n")
+    mirror = write_set(tmp_path / "mirror", without, A=star, graph_indicator="1\n" * 71 + "2\n", graph_labels="0\n1\n")
     x = read(tmp_path, mirror, features="degree").graphs.x
     assert x.shape == (72, 65)
     assert x.argmax(dim=1).tolist() == [64] + [1] * 70 + [0]
@@ -111,19 +113,22 @@ def test_graph_attributes_are_real_targets(tmp_path):
     assert (loaded.task, loaded.metric, loaded.num_outputs, loaded.label_mapping) == ("regression", "mae", 2, None)
 
 
-@pytest.mark.parametrize(("leave_out", "changed", "options", "message"), [
-    (("node_labels", "node_attributes"), {}, {}, "no node labels; set features to degree, constant or random$"),
-    (("node_labels",), {}, {}, "no node labels.*or node_attributes to true"),
-    (("node_attributes",), {}, {"node_attributes": True}, "node_attributes is true, but the set has none"),
-    ((), {}, {"features": "colour"}, "features is 'colour', allowed are labels, degree, constant, random"),
-    ((), {"graph_labels": "5\n1\n"}, {}, "2 graph labels for 3 graphs"),
-    (("graph_labels",), {}, {}, "no graph labels for 3 graphs"),
-    ((), {"A": EDGES.strip()}, {}, "TINY_A.txt: the last line has no line end"),
-    (("edge_labels", "edge_attributes"), {"A": EDGES + "3, 4\n"}, {}, r"graph 0: edge_index spans 0\.\.3"),
-    ((), {"graph_indicator": "1\n2\n1\n2\n2\n3\n"}, {}, "not sorted"),
-    ((), {"A": "x, y\n"}, {}, "cannot be read as a TU set"),
-    (("A",), {}, {}, "TINY_A.txt is not in .*data.mirror.*SSMA_DATA_MIRROR"),
-])
+@pytest.mark.parametrize(
+    ("leave_out", "changed", "options", "message"),
+    [
+        (("node_labels", "node_attributes"), {}, {}, "no node labels; set features to degree, constant or random$"),
+        (("node_labels",), {}, {}, "no node labels.*or node_attributes to true"),
+        (("node_attributes",), {}, {"node_attributes": True}, "node_attributes is true, but the set has none"),
+        ((), {}, {"features": "colour"}, "features is 'colour', allowed are labels, degree, constant, random"),
+        ((), {"graph_labels": "5\n1\n"}, {}, "2 graph labels for 3 graphs"),
+        (("graph_labels",), {}, {}, "no graph labels for 3 graphs"),
+        ((), {"A": EDGES.strip()}, {}, "TINY_A.txt: the last line has no line end"),
+        (("edge_labels", "edge_attributes"), {"A": EDGES + "3, 4\n"}, {}, r"graph 0: edge_index spans 0\.\.3"),
+        ((), {"graph_indicator": "1\n2\n1\n2\n2\n3\n"}, {}, "not sorted"),
+        ((), {"A": "x, y\n"}, {}, "cannot be read as a TU set"),
+        (("A",), {}, {}, "TINY_A.txt is not in .*data.mirror.*SSMA_DATA_MIRROR"),
+    ],
+)
 def test_one_clear_error(tmp_path, leave_out, changed, options, message):
     with pytest.raises(StudyError, match=message):
         read(tmp_path, write_set(tmp_path / "mirror", leave_out, **changed), **options)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ssma.errors import StudyError
-from ssma.layers.network import FeatureEncoder, Network
+from ssma.layers.network import FeatureEncoder, Network, describe
 from ssma.layers.width import count_parameters, hidden_channels, largest_width
 
 MODEL = {
@@ -53,6 +53,9 @@ def test_arms_differ_in_the_aggregation_only(layer):
     networks = [Network(CARD, layer, name, settings(options), 16) for name, options in (("sum", {}), ("ssma", SSMA))]
     names = [{n for n, _ in network.named_parameters() if "aggr_module" not in n} for network in networks]
     assert names[0] == names[1]
+    lines = [[line for line in describe(network).splitlines() if "aggr_module" not in line] for network in networks]
+    assert lines[0] == lines[1]
+    assert "blocks.1.conv.aggr_module: SSMAAggregation(" in describe(networks[1])
 
 
 def test_every_model_setting_changes_the_network():

@@ -19,7 +19,7 @@ def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
     build(study, out)
     html = (out / "index.html").read_text()
     assert not re.search(r"https?://|<script|<link", html)
-    for name in ("main", "kappa-slots"):
+    for name in ("main", "kappa_slots"):
         image = (out / "figures" / f"{name}.png").read_bytes()
         assert base64.b64encode(image).decode() in html
         assert (out / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")

@@ -106,10 +106,18 @@ def test_a_rerun_repeats_nothing_and_a_larger_budget_adds(tmp_path):
 
     def run(hyperparameters, split):
         asked.append(hyperparameters["training.lr"])
-        return {"id": "x", "status": "ok", "metric": "m", "validation": {"m": hyperparameters["training.lr"]}, "reason": None}
+        return {
+            "id": "x",
+            "status": "ok",
+            "metric": "m",
+            "validation": {"m": hyperparameters["training.lr"]},
+            "reason": None,
+        }
 
     def go(trials, folder="a"):
-        return [r.hyperparameters for r in search(tmp_path / folder / "j", "s", space, trials, [0], "maximize", False, run)]
+        return [
+            r.hyperparameters for r in search(tmp_path / folder / "j", "s", space, trials, [0], "maximize", False, run)
+        ]
 
     three = go(3)
     assert go(3) == three
@@ -150,10 +158,23 @@ def test_pruning_ends_a_bad_trial_and_it_is_never_best(tmp_path):
 
     def train(hyperparameters, split, seed):
         value = scores[hyperparameters["training.lr"]][split] + 0.001 * split
-        return {"id": "x", "metric": "a", "status": "ok", "reason": None, "validation": {"a": value}, "test": {"a": 0.0}}
+        return {
+            "id": "x",
+            "metric": "a",
+            "status": "ok",
+            "reason": None,
+            "validation": {"a": value},
+            "test": {"a": 0.0},
+        }
 
     splits = list(range(8))
-    arm = ARM | {"space": {"training.lr": [0.1, 0.2]}, "trials": 2, "splits": splits, "tune_splits": splits, "prune": True}
+    arm = ARM | {
+        "space": {"training.lr": [0.1, 0.2]},
+        "trials": 2,
+        "splits": splits,
+        "tune_splits": splits,
+        "prune": True,
+    }
     record = tune(tmp_path, arm, train)
     assert [t["state"] for t in record["trials"]] == ["complete", "pruned"]
     assert 2 <= len(record["trials"][1]["per_split"]) < 8

@@ -1,0 +1,30 @@
+# Two commands do everything on a fresh machine with Python 3.11, make and git: `make study` and `make test`.
+PYTHON ?= python3.11
+CORES ?= all
+STUDY ?= config.yaml
+BIN := .venv/bin
+NAME = $(shell sed -n 's/^study: *//p' $(STUDY))
+
+.PHONY: study test lint ui clean
+
+study: .venv/ready
+	@$(BIN)/snakemake --cores $(CORES) --quiet rules --configfile $(STUDY)
+	@$(BIN)/ssma status results/$(NAME)/plan.json
+
+test: .venv/ready
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/snakefmt --check Snakefile workflow
+	@$(BIN)/python -m pytest
+
+ui: .venv/ready
+	@$(BIN)/ssma ui results/$(NAME)/plan.json
+
+.venv/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+clean:
+	rm -rf .venv .snakemake results

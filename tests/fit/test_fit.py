@@ -1,0 +1,241 @@
+import math
+
+import pytest
+import torch
+
+from ssma.data.batches import Batches
+from ssma.data.prepare import load, prepare
+from ssma.fit import run
+from ssma.fit.metrics import evaluate, loss_terms, metric_value
+from ssma.fit.spec import fit_id, fit_spec
+from ssma.fit.training import Task, Training
+from ssma.study.config import parse_study
+from ssma.study.paths import Results
+from ssma.study.plan import make_plan
+from ssma.study.records import read_record
+
+CPU = torch.device("cpu")
+TIMES = ("seconds", "seconds_per_step", "peak_memory_mb", "started", "seal")
+
+
+@pytest.fixture(scope="module")
+def study():
+    return make_plan(parse_study({
+        "study": "s",
+        "datasets": {"d": {"source": "synthetic", "task": "product_classification", "num_graphs": 33, "num_nodes": 8}},
+        "layers": ["gcn"],
+        "splits": {"folds": 3},
+        "model": {"num_layers": 1, "budget": 1500, "dropout": 0.2},
+        "training": {"max_epochs": 6, "batch_size": 8, "lr": 0.01},
+        "ablations": {"a": {"axes": {"ssma.selection": ["random", "attention"]}, "fixed": {"ssma.kappa": 2}}},
+    }))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def prepared(study, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    prepare(folder, study["datasets"]["d"], None)
+    return load(folder)
+
+
+def spec_of(study, prepared, arm=0, split=1, seed=5, **hyperparameters):
+    return fit_spec(
+        study["arms"][arm] | {"dataset": "d"}, prepared.card, prepared.splits[split], split, hyperparameters, seed
+    )
+
+
+def comparable(record):
+    history = {key: value for key, value in record["history"].items() if key != "seconds"}
+    return {key: value for key, value in record.items() if key not in TIMES} | {"history": history}
+
+
+@pytest.mark.parametrize("arm", [0, 1])
+def test_the_same_fit_twice_gives_the_same_record_but_for_times(study, prepared, tmp_path, arm):
+    spec = spec_of(study, prepared, arm)
+    first = run.run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
+    second = run.run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    assert first["status"] == "ok"
+    assert comparable(first) == comparable(second)
+    other = run.run_fit(Results(tmp_path / "a"), prepared, spec_of(study, prepared, arm, seed=6), CPU)
+    assert other["history"]["train_loss"] != first["history"]["train_loss"]
+
+
+def test_a_record_says_what_was_measured_at_the_best_validation_epoch(study, prepared, tmp_path):
+    record = run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared), CPU)
+    curve = record["history"]["validation_metric"]
+    assert record["epochs"] == len(curve) == 6
+    assert record["best_epoch"] == max(range(6), key=lambda e: (curve[e], e)) + 1
+    assert record["validation"]["accuracy"] == max(curve)
+    assert record["parameters"] <= record["budget"] == 1500
+    assert record["test"]["accuracy"] == pytest.approx(round(record["test"]["accuracy"] * 11) / 11)
+    assert (record["threads"], record["device"], record["deterministic"]) == (torch.get_num_threads(), "cpu", True)
+    assert "SSMAAggregation" in record["model"]
+
+
+def test_a_finished_fit_is_read_and_a_failed_one_is_tried_again(study, prepared, tmp_path, monkeypatch):
+    results, spec = Results(tmp_path), spec_of(study, prepared)
+    real = run._train
+
+    def out_of_memory(*arguments):
+        raise torch.OutOfMemoryError("no memory")
+
+    monkeypatch.setattr(run, "_train", out_of_memory)
+    failed = run.run_fit(results, prepared, spec, CPU)
+    assert (failed["status"], failed["reason"], failed["test"]) == ("failed", "OutOfMemoryError: no memory", None)
+    monkeypatch.setattr(run, "_train", real)
+    assert run.run_fit(results, prepared, spec, CPU)["status"] == "ok"
+    monkeypatch.setattr(run, "_train", out_of_memory)
+    assert run.run_fit(results, prepared, spec, CPU)["status"] == "ok"
+    assert read_record(results.fit(fit_id(spec)))["status"] == "ok"
+
+
+def test_a_killed_fit_continues_as_if_nothing_had_happened(study, prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
+    spec = spec_of(study, prepared)
+    whole = run.run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
+    save = run._Saver.__call__
+
+    def killed(self, training):
+        save(self, training)
+        if training.epochs == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(run._Saver, "__call__", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run.run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    monkeypatch.setattr(run._Saver, "__call__", save)
+    epochs = []
+    monkeypatch.setattr(Training, "_epoch", lambda self, real=Training._epoch: epochs.append(self.epochs) or real(self))
+    resumed = run.run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    assert epochs == [3, 4, 5]
+    assert comparable(resumed) == comparable(whole)
+    assert list((tmp_path / "b").glob("fits/*/*.ckpt")) == []
+
+
+def test_a_diverged_fit_has_no_numbers(study, prepared, tmp_path):
+    record = run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared, **{"training.lr": 1e30}), CPU)
+    assert record["status"] == "diverged"
+    assert "loss was" in record["reason"]
+    assert (record["train"], record["validation"], record["test"]) == (None, None, None)
+
+
+def test_a_time_limit_is_kept_and_recorded(study, prepared, tmp_path):
+    record = run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared, **{"training.max_minutes": 1e-9}), CPU)
+    assert (record["status"], record["epochs"], record["test"]) == ("timeout", 1, None)
+
+
+def test_everything_that_changes_a_number_changes_the_id(study, prepared):
+    specs = [
+        spec_of(study, prepared),
+        spec_of(study, prepared, arm=1),
+        spec_of(study, prepared, split=0),
+        spec_of(study, prepared, seed=6),
+        spec_of(study, prepared, **{"training.lr": 0.02}),
+        spec_of(study, prepared, **{"ssma.kappa": 3}),
+        spec_of(study, prepared, **{"model.dropout": 0.0}),
+    ]
+    assert len({fit_id(spec) for spec in specs}) == len(specs)
+    assert fit_id(specs[0]) == fit_id(spec_of(study, prepared, **{"training.lr": 0.01}))
+
+
+class Scripted(torch.nn.Module):
+    """Answers class 1 with a confidence that grows by the number of calls in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(2))
+
+    def forward(self, batch):
+        return self.weight.expand(batch.num_graphs, 2)
+
+
+def scripted_training(prepared, curve, settings=None, direction="maximize", losses=None):
+    """Trains for nothing: validation scores are scripted, epoch by epoch."""
+    batches = Batches(prepared.graphs, list(range(6)), 6, "graph")
+    options = {"lr": 1.0, "weight_decay": 0.0, "max_epochs": len(curve), "plateau_factor": 0.5, "plateau_patience": 1,
+               "min_lr": 0.2, "max_minutes": None}  # fmt: skip
+    training = Training(Scripted(), batches, [], Task("multiclass", "m", direction), options | (settings or {}), 0, CPU)
+    scores = iter(
+        [{"loss": loss, "m": value} for value, loss in zip(curve, losses or range(len(curve), 0, -1), strict=True)]
+    )
+    return training, scores
+
+
+@pytest.mark.parametrize(
+    ("curve", "direction", "best"),
+    [([0.6, 0.9, 0.7], "maximize", 2), ([0.6, 0.9, 0.9, 0.1], "maximize", 3), ([0.6, 0.2, 0.4], "minimize", 2)],
+)
+def test_best_epoch_is_the_best_validation_metric_and_of_equals_the_later(
+    prepared, monkeypatch, curve, direction, best
+):
+    training, scores = scripted_training(prepared, curve, direction=direction)
+    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    assert training.run(lambda t: None) == ("ok", None)
+    assert training.best["epoch"] == best
+
+
+def test_the_rate_is_halved_on_a_plateau_and_training_ends_below_its_floor(prepared, monkeypatch):
+    training, scores = scripted_training(prepared, [0.5] * 40, losses=[1.0] * 40)
+    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    training.run(lambda t: None)
+    assert training.history["lr"] == [1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
+
+
+def test_metrics_do_not_depend_on_the_batch_size(prepared):
+    torch.manual_seed(0)
+    network = torch.nn.Module()
+    network.forward = None
+
+    class Mean(torch.nn.Module):
+        def forward(self, batch):
+            total = torch.zeros(batch.num_graphs, batch.x.size(1)).index_add(0, batch.batch, batch.x)
+            return total[:, :2]
+
+    for size in (1, 7, 32, 33):
+        scores = evaluate(
+            Mean(), list(Batches(prepared.graphs, list(range(33)), size, "graph").epoch()), "multiclass", "accuracy"
+        )
+        if size == 1:
+            first = scores
+        assert scores["accuracy"] == first["accuracy"]
+        assert scores["loss"] == pytest.approx(first["loss"], rel=1e-6)
+
+
+def test_losses_and_metrics_by_hand():
+    nan = math.nan
+    output, y = torch.tensor([[2.0, -1.0], [0.0, 3.0]]), torch.tensor([[1.0, nan], [0.5, 0.0]])
+    loss, count = loss_terms("regression", output, y)
+    assert (loss.item(), count) == (1.0 + 0.5 + 3.0, 3)
+    assert metric_value("mae", output, y) == 1.5
+    assert metric_value("accuracy", output, torch.tensor([0, 0])) == 0.5
+    labels = torch.tensor([[1.0, 0.0], [0.0, nan], [1.0, 0.0]])
+    scores = torch.tensor([[0.9, 0.1], [0.8, 0.9], [0.1, 0.2]])
+    # column 0: ranks 1 and 3 are positive: (1/1 + 2/3) / 2; column 1 has one class only
+    assert metric_value("ap", scores, labels) == pytest.approx((1 + 2 / 3) / 2)
+    with pytest.raises(ValueError, match="ap is undefined"):
+        metric_value("ap", scores[:, 1:], labels[:, 1:])
+
+
+def test_missing_labels_have_no_gradient_and_an_unlabelled_batch_is_harmless():
+    output = torch.zeros(3, 2, requires_grad=True)
+    y = torch.tensor([[1.0, math.nan], [math.nan, 0.0], [math.nan, math.nan]])
+    loss, count = loss_terms("multilabel", output, y)
+    (loss / count).backward()
+    assert count == 2
+    assert output.grad.ne(0).tolist() == [[True, False], [False, True], [False, False]]
+    loss, count = loss_terms("multilabel", output, torch.full((3, 2), math.nan))
+    assert (loss.item(), count) == (0.0, 0)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 2), (1, 4)])
+def test_labels_are_never_broadcast(shape):
+    with pytest.raises(ValueError, match="labels have the shape"):
+        loss_terms("regression", torch.zeros(4, 1), torch.zeros(shape))
+
+
+def test_device_names():
+    assert run.pick_device("cpu") == CPU
+    if not torch.cuda.is_available():
+        assert run.pick_device("auto") == CPU
+        with pytest.raises(Exception, match="no GPU"):
+            run.pick_device("cuda")

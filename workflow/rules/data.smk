@@ -1,0 +1,15 @@
+rule prepare:
+    input:
+        ancient(rules.plan.output),
+    output:
+        graphs=f"{RESULTS}/data/{{dataset}}/graphs.pt",
+        splits=f"{RESULTS}/data/{{dataset}}/splits.json",
+        card=f"{RESULTS}/data/{{dataset}}/card.json",
+    log:
+        f"{RESULTS}/logs/prepare/{{dataset}}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        label=lambda wildcards: DATASETS[wildcards.dataset],
+    shell:
+        "python -P -m ssma prepare {input:q} {params.label:q} > {log:q} 2>&1"

@@ -1,0 +1,49 @@
+rule collect:
+    input:
+        plan=rules.plan.output,
+        evaluated=expand(rules.evaluate.output, arm=ARMS),
+    output:
+        f"{RESULTS}/records.parquet",
+    log:
+        f"{RESULTS}/logs/collect.log",
+    conda:
+        "../../environment.yml"
+    shell:
+        "python -P -m ssma collect {input.plan:q} > {log:q} 2>&1"
+
+
+rule report:
+    input:
+        plan=rules.plan.output,
+        frame=rules.collect.output,
+    output:
+        page=report(
+            f"{REPORT}/index.html",
+            caption="../report/page.rst",
+            category="Page",
+            labels={"what": "the whole report"},
+        ),
+        arms=report(
+            f"{REPORT}/tables/arms.csv",
+            caption="../report/arms.rst",
+            category="Arms",
+            labels={"what": "every arm"},
+        ),
+        tables=report(
+            expand(f"{REPORT}/tables/{{ablation}}.csv", ablation=PLAN["ablations"]),
+            caption="../report/table.rst",
+            category="Tables",
+        ),
+        figures=report(
+            expand(f"{REPORT}/figures/{{ablation}}.png", ablation=PLAN["ablations"]),
+            caption="../report/figure.rst",
+            category="Figures",
+        ),
+    log:
+        f"{RESULTS}/logs/report.log",
+    conda:
+        "../../environment.yml"
+    params:
+        out=lambda wildcards, output: os.path.dirname(output.page),
+    shell:
+        "python -P -m ssma report {input.plan:q} --out {params.out:q} > {log:q} 2>&1"
