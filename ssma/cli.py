@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ssma.errors import StudyError
-from ssma.study.config import load_study, parse_study
+from ssma.study.config import Study, load_study
 from ssma.study.cost import describe, plan_cost
 from ssma.study.lookup import named, named_arm
 from ssma.study.paths import Results
@@ -47,8 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
-    planner.add_argument("--json", help="the study as JSON text instead of a file", action="store_true")
-    planner.add_argument("--write", type=Path, metavar="PLAN", help="write the plan to this file")
+    planner.add_argument("--write", type=Path, metavar="PLAN", help="also write the plan to this file")
     planner.add_argument("--cores", type=int, default=os.cpu_count(), help="cores to estimate for")
     command("store", _store, "Create the MLflow store before jobs start.", "plan")
     command(
@@ -66,20 +65,19 @@ def _parser() -> argparse.ArgumentParser:
     command("status", _status, "Say how far a study is.", "plan").add_argument(
         "--out", type=Path, help="the report's folder"
     )
+    command("ui", _ui, "Open the MLflow UI on a study's store.", "plan").add_argument("--port", type=int, default=5000)
+    command("schema", _schema, "Print the JSON Schema of a study file.")
     command("show", _show, "Show an arm, and the records behind its numbers.", "plan", "arm")
     return parser
 
 
 def _plan(options: argparse.Namespace) -> int:
-    study = parse_study(json.loads(str(options.study))) if options.json else load_study(options.study)
-    plan = make_plan(study)
-    results = Results(options.write.parent if options.write else Path("results", plan["study"]))
+    plan = make_plan(load_study(options.study))
+    for arm in plan["arms"]:
+        print(f"{arm['id']:<44} {arm['trials']:>3} trials  {arm['label']}")
+    print(describe(plan_cost(plan, Results(Path("results", plan["study"]))), options.cores))
     if options.write:
         write_record(options.write, plan)
-    else:
-        for arm in plan["arms"]:
-            print(f"{arm['id']:<44} {arm['trials']:>3} trials  {arm['label']}")
-    print(describe(plan_cost(plan, results), options.cores))
     return 0
 
 
@@ -176,15 +174,9 @@ def _status(options: argparse.Namespace) -> int:
         print(f"  {record['arm_id']}: {record['reason']}")
     out = options.out or Path("reports", plan["study"])
     if (out / "index.html").exists():
-        uri = plan["config"]["track"]["uri"] or f"sqlite:///{(results.store / 'mlflow.db').as_posix()}"
-        server = f"  mlflow   ssma ui {options.plan}" if not plan["config"]["track"]["uri"] else f"  mlflow   {uri}"
-        lines = (
-            f"  report   {out / 'index.html'}",
-            f"  tables   {out / 'tables'}",
-            f"  figures  {out / 'figures'}",
-            server,
-        )
-        print("\n".join(lines))
+        for name, where in (("report", out / "index.html"), ("tables", out / "tables"), ("figures", out / "figures")):
+            print(f"  {name:<8} {where}")
+        print(f"  {'mlflow':<8} ssma ui {options.plan}")
     return 0
 
 
@@ -197,6 +189,22 @@ def _show(options: argparse.Namespace) -> int:
     if results.evaluation(arm["id"]).exists():
         for fit in read_record(results.evaluation(arm["id"]))["fits"]:
             print(f"  split {fit['split']} repeat {fit['repeat']} {fit['status']}: {results.fit(fit['id'])}")
+    return 0
+
+
+def _ui(options: argparse.Namespace) -> int:
+    plan = read_record(options.plan)
+    from ssma.track.store import tracking_uri
+
+    uri = tracking_uri(Results(options.plan.parent), plan["config"]["track"]["uri"])
+    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    arguments = ["ui", "--backend-store-uri", uri, "--workers", "1", "--port", str(options.port)]
+    log.info("MLflow UI: http://localhost:%d", options.port)
+    os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], os.environ | quiet)
+
+
+def _schema(options: argparse.Namespace) -> int:
+    print(json.dumps(Study.model_json_schema(), indent=2))
     return 0
 
 

@@ -60,7 +60,7 @@ class SyntheticDataset(Dataset):
     num_nodes: PositiveInt = 16
     """Mean number of nodes of a graph."""
     num_features: PositiveInt = 4
-    """Features of a node (not used by typed_classification)."""
+    """Features of a node; of typed_classification, node types."""
     degree: PositiveInt = 4
     """Mean number of neighbours."""
     seed: int = 0

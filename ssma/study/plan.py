@@ -87,9 +87,12 @@ class _Planner:
                 self.errors.append(f"{path}: a name has letters, digits, '_' and '-', and is not a group of settings")
             else:
                 self.aggregators[name] = {"class": dotted}
-                given = {key: value for key, value in options.items() if key != "class"}
-                typed = self._typed(path, {f"{name}.{key}": value for key, value in given.items()}, strip=True)
-                self.defaults[name] = {key.partition(".")[2]: value for key, value in typed.items()}
+                self.defaults[name] = {
+                    key: typed
+                    for key, value in options.items()
+                    if key != "class"
+                    for typed in self._checked(f"{path}.{key}", f"{name}.{key}", value)
+                }
 
     def _check_names(self) -> None:
         study = self.study
@@ -109,16 +112,20 @@ class _Planner:
                 rule = "must be left out: the task is one graph" if data.num_graphs else "this key is required"
                 self.errors.append(f"datasets.{label}.num_graphs: {rule}")
 
-    def _typed(self, path: str, settings: dict[str, Any], strip: bool = False) -> dict[str, Any]:
-        """Returns settings with checked values; ``strip`` leaves the aggregator out of the path in an error."""
-        typed = {}
-        for key, value in settings.items():
-            shown = f"{path}.{key.partition('.')[2] if strip else key}"
-            try:
-                typed[key] = self._value(key, value)
-            except ValueError as error:
-                self.errors.append(f"{shown}: {error}")
-        return typed
+        if study.tune.selection == "per_split" and study.tune.splits is not None:
+            self.errors.append("tune.splits: must be left out with selection: per_split, which judges every split")
+
+    def _typed(self, path: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """Returns the settings of a table with checked values."""
+        return {key: typed for key, value in settings.items() for typed in self._checked(f"{path}.{key}", key, value)}
+
+    def _checked(self, path: str, key: str, value: Any) -> list[Any]:
+        """Returns the value of a setting in its type, or nothing and notes the error."""
+        try:
+            return [self._value(key, value)]
+        except ValueError as error:
+            self.errors.append(f"{path}: {error}")
+            return []
 
     def _value(self, key: str, value: Any) -> Any:
         """Returns the value of one setting in its type; ValueError says what is wrong with key or value."""
@@ -161,8 +168,8 @@ class _Planner:
             if key == "aggregator" or key in WIDTH:
                 self.errors.append(f"{path}: cannot be tuned, since arms are compared at equal size; make it an axis")
             elif isinstance(values, Range):
-                ends = self._typed(path, {key: values.low}) | self._typed(path, {key: values.high})
-                if ends and not (isinstance(values.low, int | float) and values.low < values.high):
+                self._values(path, key, [values.low, values.high])
+                if values.low >= values.high:
                     self.errors.append(f"{path}: low must be below high, got {values.low} and {values.high}")
                 if values.log and values.low <= 0:
                     self.errors.append(f"{path}: low must be above 0 for a log range, got {values.low}")
@@ -172,7 +179,7 @@ class _Planner:
         return space
 
     def _values(self, path: str, key: str, values: Iterable[Any]) -> list[Any]:
-        typed = [value for item in values for value in self._typed(path, {key: item}).values()]
+        typed = [value for item in values for value in self._checked(path, key, item)]
         unique = {canonical_json(value): value for value in typed}
         return list(unique.values())
 

@@ -94,7 +94,7 @@ def trial_run(arm: dict[str, Any], trial: dict[str, Any], fits: Iterable[dict[st
         split, metric = fit["spec"]["split"], fit["metric"]
         per_split = trial["per_split"].get(str(split))
         points += _final({f"split.validation_{metric}": per_split}, split, _end(fit))
-        curve = fit["history"]["validation_metric"]
+        curve = _history(fit, "validation_metric")
         points += _curve(f"split_{split}.validation_{metric}", curve, _times(fit))
     end = max(map(_end, fits), default=None)
     if fits:
@@ -118,7 +118,7 @@ def fit_run(arm: dict[str, Any], split: int, repeat: int, fit: dict[str, Any]) -
     points = []
     for name in CURVES:
         shown = f"validation_{metric}" if name == "validation_metric" else name
-        points += _curve(shown, fit["history"][name], _times(fit))
+        points += _curve(shown, _history(fit, name), _times(fit))
     best = {f"best.{part}_{metric}": (fit[part] or {}).get(metric) for part in ("train", "validation", "test")}
     numbers = {"best_epoch": fit["best_epoch"], "parameters": fit["parameters"], "seconds": fit["seconds"]}
     points += _final(best | numbers, fit["best_epoch"] or 0, _end(fit))
@@ -191,8 +191,13 @@ def _end(fit: dict[str, Any]) -> int:
 
 def _times(fit: dict[str, Any]) -> list[int]:
     start = _start(fit)
-    return [start + round(1000 * passed) for passed in accumulate(value or 0 for value in fit["history"]["seconds"])]
+    return [start + round(1000 * passed) for passed in accumulate(value or 0 for value in _history(fit, "seconds"))]
 
 
 def _json(value: dict[str, Any]) -> str:
     return json.dumps(value, indent=1, allow_nan=False) + "\n"
+
+
+def _history(fit: dict[str, Any], curve: str) -> list[float | None]:
+    """A curve of a fit; one that failed before its first epoch has none."""
+    return (fit["history"] or {}).get(curve, [])

@@ -6,6 +6,7 @@ number and the results before it, so a search that was killed ends as it would h
 
 import fcntl
 import logging
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -57,7 +58,8 @@ def search(
         run_fit: Trains; finished fits are expected to come back from disk.
         after_trial: Called with each result.
     """
-    with _only_writer(journal):
+    with _only_writer(journal), warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study = _open(journal, search_id, direction, prune)
         results = []
         for slot in range(trials):

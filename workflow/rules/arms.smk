@@ -1,7 +1,6 @@
 rule tune:
     input:
-        plan=ancient(rules.plan.output),
-        store=ancient(rules.store.output),
+        store=rules.store.output,
         card=lambda wildcards: f"{RESULTS}/data/{ARMS[wildcards.arm]}/card.json",
     output:
         touch(f"{RESULTS}/arms/{{arm}}/tuned"),
@@ -12,14 +11,15 @@ rule tune:
     threads: 1
     resources:
         gpu=GPUS,
+    params:
+        plan=PLAN_FILE,
     shell:
-        "python -P -m ssma tune {input.plan:q} {wildcards.arm} --threads {threads} > {log:q} 2>&1"
+        "python -P -m ssma tune {params.plan:q} {wildcards.arm} --threads {threads} > {log:q} 2>&1"
 
 
 rule evaluate:
     input:
-        plan=ancient(rules.plan.output),
-        tuned=rules.tune.output,
+        rules.tune.output,
     output:
         touch(f"{RESULTS}/arms/{{arm}}/evaluated"),
     log:
@@ -29,5 +29,7 @@ rule evaluate:
     threads: 1
     resources:
         gpu=GPUS,
+    params:
+        plan=PLAN_FILE,
     shell:
-        "python -P -m ssma evaluate {input.plan:q} {wildcards.arm} --threads {threads} > {log:q} 2>&1"
+        "python -P -m ssma evaluate {params.plan:q} {wildcards.arm} --threads {threads} > {log:q} 2>&1"

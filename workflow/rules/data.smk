@@ -1,6 +1,4 @@
 rule prepare:
-    input:
-        ancient(rules.plan.output),
     output:
         graphs=f"{RESULTS}/data/{{dataset}}/graphs.pt",
         splits=f"{RESULTS}/data/{{dataset}}/splits.json",
@@ -10,6 +8,7 @@ rule prepare:
     conda:
         "../../environment.yml"
     params:
+        plan=PLAN_FILE,
         label=lambda wildcards: DATASETS[wildcards.dataset],
     shell:
-        "python -P -m ssma prepare {input:q} {params.label:q} > {log:q} 2>&1"
+        "python -P -m ssma prepare {params.plan:q} {params.label:q} > {log:q} 2>&1"

@@ -1,21 +1,22 @@
 rule collect:
     input:
-        plan=rules.plan.output,
-        evaluated=expand(rules.evaluate.output, arm=ARMS),
+        expand(rules.evaluate.output, arm=ARMS),
     output:
         f"{RESULTS}/records.parquet",
     log:
         f"{RESULTS}/logs/collect.log",
     conda:
         "../../environment.yml"
+    params:
+        plan=PLAN_FILE,
+        content=digest(PLAN),
     shell:
-        "python -P -m ssma collect {input.plan:q} > {log:q} 2>&1"
+        "python -P -m ssma collect {params.plan:q} > {log:q} 2>&1"
 
 
 rule report:
     input:
-        plan=rules.plan.output,
-        frame=rules.collect.output,
+        rules.collect.output,
     output:
         page=report(
             f"{REPORT}/index.html",
@@ -44,6 +45,7 @@ rule report:
     conda:
         "../../environment.yml"
     params:
+        plan=PLAN_FILE,
         out=lambda wildcards, output: os.path.dirname(output.page),
     shell:
-        "python -P -m ssma report {input.plan:q} --out {params.out:q} > {log:q} 2>&1"
+        "python -P -m ssma report {params.plan:q} --out {params.out:q} > {log:q} 2>&1"

@@ -1,0 +1,292 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ssma
+from ssma.errors import StudyError
+from ssma.study.config import Study, load_study, parse_study
+from ssma.study.cost import plan_cost
+from ssma.study.ids import canonical_json, code_fingerprint, digest, seed_from
+from ssma.study.lookup import named_arm
+from ssma.study.paths import Results
+from ssma.study.plan import make_plan
+from ssma.study.records import read_record, write_record
+
+ROOT = Path(__file__).parents[2]
+BASE = {
+    "study": "s",
+    "datasets": {
+        "MUTAG": {"source": "tu"},
+        "made": {"source": "synthetic", "task": "product_regression", "num_graphs": 100, "fixed": {"model.readout": "sum"}},
+    },
+    "layers": ["gcn", "gat"],
+    "ablations": {
+        "aggregator": {"axes": {"aggregator": ["sum", "ssma"]}},
+        "kappa": {"axes": {"ssma.kappa": [2, 3], "ssma.selection": ["random", "attention"]}},
+    },
+    "tune": {"trials": 5, "splits": 3, "space": {"training.lr": [0.1, 0.01], "ssma.kappa": [2, 3]}},
+}  # fmt: skip
+
+
+def plan_of(**changes):
+    return make_plan(parse_study(BASE | changes))
+
+
+def errors_of(**changes):
+    with pytest.raises(StudyError) as error:
+        plan_of(**changes)
+    return str(error.value)
+
+
+def test_data_sets_times_layers_times_axes():
+    plan = plan_of()
+    assert len(plan["ablations"]["aggregator"]["cells"]) == 2 * 2 * 2
+    assert len(plan["ablations"]["kappa"]["cells"]) == 2 * 2 * 4
+    assert len(plan["arms"]) == 8 + 16
+    arm = named_arm(plan, "made / gat / ssma (kappa=3 selection=random)")
+    assert arm["settings"]["aggregator"]["kappa"] == 3
+    assert arm["settings"]["model"]["readout"] == "sum"
+    assert arm["space"] == {"training.lr": [0.1, 0.01]}
+    assert (arm["trials"], arm["tune_splits"], arm["splits"]) == (2, [0, 1, 2], list(range(10)))
+    tuned = plan["arms"][1]
+    assert (tuned["label"], tuned["trials"], sorted(tuned["space"])) == (
+        "MUTAG / gcn / ssma",
+        4,
+        ["ssma.kappa", "training.lr"],
+    )
+    sums = plan["arms"][0]
+    assert (sums["trials"], list(sums["space"])) == (2, ["training.lr"])
+
+
+def test_an_arm_that_two_ablations_share_is_run_once():
+    ablations = BASE["ablations"] | {
+        "again": {"axes": {"ssma.kappa": [3.0, 1 + 2]}, "fixed": {"ssma.selection": "attention"}}
+    }
+    plan = plan_of(ablations=ablations)
+    assert len(plan["arms"]) == 24
+    cells = plan["ablations"]["again"]["cells"]
+    shared = {cell["arm"] for cell in plan["ablations"]["kappa"]["cells"]}
+    assert len(cells) == 4
+    assert {cell["arm"] for cell in cells} <= shared
+
+
+def test_an_id_changes_with_what_can_change_a_number_and_with_nothing_else():
+    before = {arm["id"] for arm in plan_of()["arms"]}
+
+    def moved(**changes):
+        return len(before - {arm["id"] for arm in plan_of(**changes)["arms"]})
+
+    assert moved(title="other words", data={"mirror": "/elsewhere"}, track={"enabled": False}, device="cpu") == 0
+    assert moved(seed=1) == 24
+    assert moved(model={"num_layers": 3}) == 24
+    assert moved(model={"heads": 4}) == 12  # gat only
+    assert moved(evaluate={"repeats": 2}) == 24
+    assert moved(tune=BASE["tune"] | {"trials": 3}) == 4  # arms with fewer configurations than that are not touched
+    assert moved(splits={"scheme": "shuffle"}) == 24
+    assert moved(aggregators={"ssma": {"compression": 0.5}}) == 20
+    own = BASE["datasets"] | {"MUTAG": {"source": "tu", "node_attributes": True}}
+    assert moved(datasets=own) == 12
+
+
+def test_a_new_result_version_retrains_everything(monkeypatch):
+    before = {arm["id"] for arm in plan_of()["arms"]}
+    monkeypatch.setattr("ssma.study.plan.RESULT_VERSION", ssma.RESULT_VERSION + 1)
+    assert before.isdisjoint({arm["id"] for arm in plan_of()["arms"]})
+
+
+def test_a_larger_search_continues_the_smaller_one():
+    small, large = plan_of(tune=BASE["tune"] | {"trials": 3}), plan_of()
+    pairs = list(zip(small["arms"], large["arms"], strict=True))
+    assert all(a["search_id"] == b["search_id"] for a, b in pairs)
+    assert any(a["id"] != b["id"] for a, b in pairs)
+
+
+def test_ids_are_paths_that_lead_back():
+    names = {
+        "IMDB-BINARY": {"source": "tu", "features": "degree"},
+        "PTC_MR": {"source": "tu"},
+        "a.b_c": {"source": "tu", "name": "X"},
+    }
+    plan = plan_of(datasets=names, aggregators={"f-mean_1": {"class": "torch.nn.Identity"}},
+                   ablations={"a": {"axes": {"aggregator": ["sum", "f-mean_1", "ssma"]}}})  # fmt: skip
+    ids = [arm["id"] for arm in plan["arms"]]
+    assert len(set(ids)) == 3 * 2 * 3
+    import re
+
+    assert all(re.fullmatch("[A-Za-z0-9.-]+", item) for item in ids)
+    assert all(named_arm(plan, item)["id"] == item for item in ids)
+
+
+def test_budget_and_width_exclude_each_other():
+    width = {"w": {"axes": {"model.hidden_channels": [8, 16]}, "fixed": {"aggregator": "sum"}}}
+    models = [arm["settings"]["model"] for arm in plan_of(ablations=width, tune={})["arms"]]
+    assert {(m["budget"], m["hidden_channels"]) for m in models} == {(None, 8), (None, 16)}
+    assert "budget and hidden_channels exclude each other" in errors_of(model={"budget": 10, "hidden_channels": 8})
+    assert "give a budget or hidden_channels" in errors_of(model={"budget": None})
+    odd = {"w": {"axes": {"model.hidden_channels": [10]}, "fixed": {"aggregator": "sum", "model.heads": 4}}}
+    assert "gat needs a multiple of its 4 heads, got 10" in errors_of(ablations=odd, tune={})
+
+
+def test_one_canonical_text_per_value():
+    assert canonical_json(0.1 + 0.2) == canonical_json(0.3) == "0.3"
+    assert canonical_json(1.0) == canonical_json(1) == "1"
+    assert canonical_json({"b": (1, 2), "a": None}) == '{"a":null,"b":[1,2]}'
+    assert canonical_json(1e-3) == canonical_json(0.001)
+    assert canonical_json(True) == "true"
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json(float("nan"))
+    assert seed_from(1, "a") != seed_from("a", 1)
+    assert len(digest({}, 16)) == 16
+
+
+def test_all_errors_at_once_with_their_path():
+    raw = {
+        "study": "s",
+        "datasets": {"a": {"source": "tu", "nam": "x"}, "b": {"source": "synthetic", "task": "foo"}},
+        "layer": ["gcn"],
+        "training": {"lrr": 1, "batch_size": 0},
+        "ablations": {"k": {"axis": {}, "axes": {"ssma.kappa": [2]}}},
+        "tune": {"space": {"training.lr": {"lo": 1, "high": 2}}},
+    }
+    with pytest.raises(StudyError) as error:
+        parse_study(raw)
+    for line in (
+        "datasets.a.nam: unknown key; did you mean 'name'?",
+        "datasets.b.task: Input should be",
+        "layers: this key is required",
+        "layer: unknown key; did you mean 'layers'?",
+        "training.lrr: unknown key; did you mean 'lr'?",
+        "training.batch_size: Input should be greater than 0, got 0",
+        "ablations.k.axis: unknown key; did you mean 'axes'?",
+        "tune.space.training.lr.lo: unknown key; did you mean 'low'? allowed: low, high, log",
+    ):
+        assert line in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"layers": ["gcnn"]}, "layers: unknown layer 'gcnn'; did you mean 'gcn'?"),
+        ({"ablations": {"a": {"axes": {"aggregator": ["sun"]}}}}, "ablations.a.axes.aggregator: unknown aggregator 'sun'; did you mean 'sum'?"),
+        ({"ablations": {"a": {"axes": {"ssma.kapa": [2]}}}}, "unknown setting; did you mean 'ssma.kappa'?"),
+        ({"ablations": {"a": {"axes": {"ssma.kappa": [2, "many"]}}}}, "got 'many'"),
+        ({"ablations": {"a": {"axes": {"ssma.kappa": [0]}}}}, "ablations.a.axes.ssma.kappa: Input should be greater than 0, got 0"),
+        ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTG"]}}}, "'MUTG' is not in this study; did you mean 'MUTAG'?"),
+        ({"ablations": {"a": {"axes": {"model.dropout": [0.1]}}}}, "ablations.a: which aggregator?"),
+        ({"ablations": {"a": {"axes": {"aggregator": ["sum"]}, "fixed": {"ssma.kappa": 2}}}}, "settings of 'ssma' never apply"),
+        ({"ablations": {"a": {"axes": {"aggregator": ["sum"]}}}}, "tune.space.ssma.kappa: no arm searches it"),
+        ({"tune": {"space": {"model.budget": [1, 2]}}}, "tune.space.model.budget: cannot be tuned"),
+        ({"tune": {"space": {"training.lr": {"low": 1, "high": 0.5}}}}, "low must be below high"),
+        ({"tune": {"space": {"training.lr": {"low": 0, "high": 0.5, "log": True}}}}, "tune.space.training.lr: Input should be greater than 0, got 0"),
+        ({"tune": {"selection": "per_split", "splits": 2}}, "tune.splits: must be left out"),
+        ({"aggregators": {"mine": {"p": 1}}}, "aggregators.mine: unknown aggregator"),
+        ({"aggregators": {"ssma": {"kapa": 1}}}, "aggregators.ssma.kapa: unknown setting"),
+        ({"datasets": {"n": {"source": "synthetic", "task": "node_classification", "num_graphs": 3}}}, "must be left out: the task is one graph"),
+        ({"datasets": {"n": {"source": "synthetic", "task": "multilabel"}}}, "datasets.n.num_graphs: this key is required"),
+        ({"datasets": {"n/m": {"source": "tu"}}}, "datasets.n/m: a name has letters"),
+        ({"splits": {"folds": 3, "use": 4}}, "splits.use is 4, but there are 3 folds"),
+    ],
+)  # fmt: skip
+def test_wrong_inputs_are_named(changes, message):
+    assert message in errors_of(**changes)
+
+
+def test_types_guessed_by_a_command_line_are_converted_or_refused():
+    plan = plan_of(ablations={"a": {"axes": {"ssma.kappa": ["2", "4"], "ssma.learn_affine": ["False"]}}}, tune={})
+    assert {(c["point"]["ssma.kappa"], c["point"]["ssma.learn_affine"]) for c in plan["ablations"]["a"]["cells"]} == {
+        (2, False),
+        (4, False),
+    }
+    with pytest.raises(StudyError, match="study: Input should be a valid string, got 12"):
+        parse_study(BASE | {"study": 1_2})
+
+
+def test_a_users_own_aggregator_is_part_of_the_id():
+    def ids(**options):
+        mine = {"mine": {"class": "pkg.module.Mine", **options}}
+        plan = plan_of(aggregators=mine, ablations={"a": {"axes": {"aggregator": ["mine"]}}}, tune={})
+        return plan["arms"][0]["class"], plan["arms"][0]["id"], plan["arms"][0]["settings"]["aggregator"]
+
+    assert ids(p=2)[0] == "pkg.module.Mine"
+    assert ids(p=2)[1] != ids(p=3)[1]
+    assert ids(p=2)[2] == {"p": 2}
+
+
+def test_the_schema_in_the_repository_is_that_of_the_typed_config():
+    stored = json.loads((ROOT / "workflow/schemas/study.schema.json").read_text())
+    assert stored == Study.model_json_schema(), "run: ssma schema > workflow/schemas/study.schema.json"
+
+
+def test_every_study_in_the_repository_makes_a_plan():
+    paths = [ROOT / "config.yaml", *sorted((ROOT / "studies").glob("*.yaml"))]
+    assert len(paths) > 1
+    for path in paths:
+        assert make_plan(load_study(path))["arms"]
+
+
+def test_a_plan_costs_what_its_arms_cost(tmp_path):
+    cost = plan_cost(plan_of(), Results(tmp_path))
+    assert cost.arms == 24
+    assert cost.trials == 4 * (2 + 4) + 16 * 2
+    assert cost.fits == cost.trials * 3 + 24 * 10
+    assert cost.unknown == ()
+    assert plan_cost(plan_of(datasets={"x": {"source": "tu"}}), Results(tmp_path)).unknown == ("x",)
+
+
+def test_thousands_of_arms_are_planned_in_seconds_and_without_torch():
+    code = """
+import sys, time
+from ssma.study.config import parse_study
+from ssma.study.plan import make_plan
+from ssma.cli import main
+start = time.perf_counter()
+axes = {"ssma.kappa": list(range(1, 31)), "ssma.compression": [i / 50 for i in range(1, 51)]}
+plan = make_plan(parse_study({"study": "s", "layers": ["gcn", "gin"], "datasets": {"a": {"source": "tu"}}, "ablations": {"k": {"axes": axes}}}))
+print(len(plan["arms"]), time.perf_counter() - start < 10, sorted({"torch", "mlflow", "optuna", "pandas"} & set(sys.modules)))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.strip() == "3000 True []"
+
+
+def test_records_are_sealed(tmp_path):
+    path = tmp_path / "a" / "record.json"
+    record = write_record(path, {"kind": "x", "value": 0.1 + 0.2, "none": None})
+    assert read_record(path) == record
+    assert list(path.parent.iterdir()) == [path]
+    path.write_text(path.read_text().replace("0.3", "0.4"))
+    with pytest.raises(StudyError, match="changed after it was sealed"):
+        read_record(path)
+    path.write_text(path.read_text()[:20])
+    with pytest.raises(StudyError, match="not a sealed record"):
+        read_record(path)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_record(path, {"value": float("inf")})
+
+
+def test_the_code_fingerprint_is_blind_to_comments_only(tmp_path, monkeypatch):
+    package = tmp_path / "ssma"
+    (package / "aggr").mkdir(parents=True)
+    (package / "study").mkdir()
+    source = package / "aggr" / "a.py"
+    monkeypatch.setattr("ssma.study.ids.__file__", str(package / "study" / "ids.py"))
+
+    def fingerprint(text):
+        source.write_text(text)
+        code_fingerprint.cache_clear()
+        return code_fingerprint()
+
+    first = fingerprint('"""Doc."""\nEPS = 1e-6  # small\n')
+    assert fingerprint('"""Other."""\n\n# a comment\nEPS = 1e-6\n') == first
+    assert fingerprint("EPS = 1e-5\n") != first
+    code_fingerprint.cache_clear()
+
+
+def test_an_arm_is_found_by_a_part_of_its_name():
+    plan = plan_of()
+    with pytest.raises(StudyError, match="several arms have 'ssma'"):
+        named_arm(plan, "ssma")
+    with pytest.raises(StudyError, match="no arm has 'nothing'"):
+        named_arm(plan, "nothing")

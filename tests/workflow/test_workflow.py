@@ -1,0 +1,243 @@
+"""The workflow itself, run by Snakemake on a tiny study: whole, killed, broken, and again."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+TINY = {
+    "study": "tiny",
+    "device": "cpu",
+    "datasets": {"d": {"source": "synthetic", "task": "product_classification", "num_graphs": 30, "num_nodes": 8}},
+    "layers": ["gcn"],
+    "splits": {"folds": 3, "use": 2},
+    "model": {"num_layers": 1, "budget": 1000},
+    "training": {"max_epochs": 3, "batch_size": 16},
+    "ablations": {"aggregator": {"axes": {"aggregator": ["sum", "ssma"]}}},
+    "tune": {"trials": 2, "splits": 1, "space": {"training.lr": [0.01, 0.02]}},
+}
+
+
+def command(folder, *arguments, study=TINY):
+    """Snakemake as the README starts it, but from another folder, which holds namesakes of common modules."""
+    folder.mkdir(exist_ok=True)
+    (folder / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
+    (folder / "utils.py").write_text("raise RuntimeError('a namesake was imported')\n")
+    (folder / "yaml.py").write_text("raise RuntimeError('a namesake was imported')\n")
+    return [
+        str(Path(sys.executable).with_name("snakemake")), "--snakefile", str(ROOT / "Snakefile"), "--cores", "2",
+        "--configfile", "study.yaml", *arguments,
+    ]  # fmt: skip
+
+
+def snakemake(folder, *arguments, study=TINY, hash_seed="0"):
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {
+        "PYTHONHASHSEED": hash_seed
+    }
+    found = subprocess.run(
+        command(folder, *arguments, study=study), cwd=folder, env=environment, capture_output=True, text=True, check=False,
+        timeout=300, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return found.returncode, found.stdout + found.stderr
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def numbers(folder):
+    """All fits of a study without times."""
+    fits = {}
+    for path in (folder / "results/tiny/fits").glob("*/*.json"):
+        record = read(path)
+        fits[record["id"]] = (
+            record["status"],
+            record["train"],
+            record["validation"],
+            record["test"],
+            record["best_epoch"],
+        )
+    return fits
+
+
+def jobs(output):
+    """Job counts of a dry run."""
+    table = output.partition("Job stats:")[2].partition("total")[0]
+    lines = [line.split() for line in table.splitlines()]
+    return {line[0]: int(line[1]) for line in lines if len(line) == 2 and line[1].isdigit()}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    status, output = snakemake(folder)
+    assert status == 0, output
+    return folder
+
+
+def test_a_study_becomes_a_report(finished):
+    page = (finished / "reports/tiny/index.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    table = (finished / "reports/tiny/tables/aggregator.md").read_text()
+    evaluations = [read(path) for path in (finished / "results/tiny/arms").glob("*/evaluation.json")]
+    assert len(evaluations) == 2
+    fits = numbers(finished)
+    for evaluation in evaluations:
+        accuracies = [fits[fit["id"]][3]["accuracy"] for fit in evaluation["fits"]]
+        assert f"{100 * sum(accuracies) / 2:.1f} ± " in table
+    for suffix in ("png", "pdf"):
+        assert (finished / f"reports/tiny/figures/aggregator.{suffix}").stat().st_size > 1000
+    assert (finished / "results/tiny/mlflow/mlflow.db").exists()
+
+
+def test_threads_are_those_of_the_rule(finished):
+    assert {read(path)["threads"] for path in (finished / "results/tiny/fits").glob("*/*.json")} == {1}
+
+
+def test_a_second_run_has_nothing_to_do_whatever_the_hash_seed(finished):
+    for seed in ("1", "2", "3"):
+        status, output = snakemake(finished, hash_seed=seed)
+        assert status == 0
+        assert "Nothing to be done" in output
+
+
+def test_only_what_a_change_touches_runs_again(finished):
+    more = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum", "ssma", "mean"]}}}}
+    assert jobs(snakemake(finished, "-n", study=more)[1]) == {
+        "tune": 1,
+        "evaluate": 1,
+        "collect": 1,
+        "report": 1,
+        "all": 1,
+    }
+    kappa = TINY | {"aggregators": {"ssma": {"kappa": 3}}}
+    assert jobs(snakemake(finished, "-n", study=kappa)[1]) == {
+        "tune": 1,
+        "evaluate": 1,
+        "collect": 1,
+        "report": 1,
+        "all": 1,
+    }
+    title = TINY | {"title": "Other words"}
+    assert jobs(snakemake(finished, "-n", study=title)[1]) == {"collect": 1, "report": 1, "all": 1}
+    assert "Nothing to be done" in snakemake(finished, "-n")[1]
+
+
+def test_a_dry_run_imports_no_torch_and_says_the_cost(tmp_path):
+    (tmp_path / "block").mkdir()
+    (tmp_path / "block" / "torch.py").write_text("raise RuntimeError('torch was imported')\n")
+    found = subprocess.run(
+        command(tmp_path, "-n"), cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path / "block")}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    output = found.stdout + found.stderr
+    assert found.returncode == 0, output
+    assert "2 arms, 4 trials, 8 fits" in output
+    assert not (tmp_path / "results").exists()
+
+
+def test_killed_in_the_middle_and_resumed_gives_the_same_numbers(finished, tmp_path):
+    run = subprocess.Popen(
+        command(tmp_path), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 200
+    while not list(tmp_path.glob("results/tiny/fits/*/*.json")):
+        assert run.poll() is None, "the study ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    second, output = snakemake(tmp_path)
+    assert second != 0
+    assert "Directory cannot be locked" in output
+    assert run.poll() is None
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    assert not (tmp_path / "reports/tiny/index.html").exists()
+    kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("results/tiny/fits/*/*.json")}
+    status, output = snakemake(tmp_path)
+    assert status == 0, output
+    assert numbers(tmp_path) == numbers(finished)
+    assert all(path.stat().st_mtime_ns == before for path, before in kept.items())
+    assert (tmp_path / "reports/tiny/index.html").exists()
+
+
+def test_a_broken_arm_stops_no_other_and_is_shown(finished, tmp_path):
+    """A user's class that raises: its arm fails, the report says so, the exit status too; mended, only it runs."""
+    shutil.copytree(finished / "results", tmp_path / "results")
+    own = tmp_path / "own"
+    own.mkdir()
+    broken = "from torch_geometric.nn.aggr import SumAggregation\nclass Mine(SumAggregation):\n    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+    (own / "mine.py").write_text(broken + "        raise ValueError('not today')\n")
+    study = TINY | {
+        "aggregators": {"mine": {"class": "mine.Mine"}},
+        "ablations": {"aggregator": {"axes": {"aggregator": ["mine", "sum", "ssma"]}}},
+    }
+    environment = os.environ | {"PYTHONPATH": str(own)}
+
+    def go():
+        found = subprocess.run(
+            command(tmp_path, study=study), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        return found.returncode, found.stdout + found.stderr
+
+    status, output = go()
+    assert status != 0
+    assert "no valid trial: split 0 failed: ValueError: not today" in output
+    table = (tmp_path / "reports/tiny/tables/aggregator.md").read_text()
+    assert "| mine | failed: no valid trial |" in table
+    assert "not today" in (tmp_path / "reports/tiny/index.html").read_text()
+    assert table.count("±") > 2
+    (own / "mine.py").write_text(broken)
+    status, output = go()
+    assert status == 0, output
+    assert "failed" not in (tmp_path / "reports/tiny/tables/aggregator.md").read_text()
+
+
+def test_a_deleted_or_absent_store_stops_nothing(tmp_path):
+    study = TINY | {"track": {"uri": "http://127.0.0.1:9"}, "ablations": {"a": {"axes": {"aggregator": ["sum"]}}}}
+    status, output = snakemake(tmp_path, study=study)
+    assert status == 0, output
+    log = next((tmp_path / "results/tiny/logs/tune").glob("*.log")).read_text()
+    assert log.count("run `ssma track` later") == 1
+    assert (tmp_path / "reports/tiny/index.html").exists()
+
+
+def test_a_wrong_study_is_refused_before_anything_runs(tmp_path):
+    status, output = snakemake(tmp_path, study=TINY | {"layers": ["gnn"], "trainings": {}})
+    assert status != 0
+    assert "trainings: unknown key; did you mean 'training'?" in output
+    assert "Traceback" not in output
+    assert not (tmp_path / "results").exists()
+
+
+def test_values_from_the_command_line_are_checked(tmp_path):
+    status, output = snakemake(tmp_path, "-n", "--config", "layers=[gcn,gin]")
+    assert status == 0, output
+    assert "4 arms" in output
+    status, output = snakemake(tmp_path, "-n", "--config", "seed=abc")
+    assert status != 0
+    assert "seed: Input should be a valid integer" in output
+
+
+def test_lint():
+    found = subprocess.run(
+        [str(Path(sys.executable).with_name("snakemake")), "--lint"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_snakemakes_own_report(finished):
+    status, output = snakemake(finished, "--report", "report.html")
+    assert status == 0, output
+    assert (finished / "report.html").stat().st_size > 10_000
