@@ -1,4 +1,4 @@
-"""The command line: what the workflow's rules call, and people too. Heavy libraries are imported where they are used."""
+"""The command line, for the workflow's rules and for people. Heavy libraries are imported where they are used."""
 
 import argparse
 import gc
@@ -25,7 +25,8 @@ log = logging.getLogger("ssma")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status: 0, 1 for a result that is not there, 2 for a wrong input."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    log.setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = _parser().parse_args(arguments)
     try:
@@ -110,7 +111,7 @@ def _tune(options: argparse.Namespace) -> int:
     with job.watching(arm["trials"] * len(arm["tune_splits"])) as watcher:
         record = tune_arm(
             job.results, arm, job.dataset_id, job.seed, card["metric"], card["direction"], job.train, watcher
-        )  # fmt: skip
+        )
         if record["status"] != "ok":
             watcher.finish(record["status"], record["reason"])
     return _verdict(arm, record)

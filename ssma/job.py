@@ -43,8 +43,16 @@ class Watcher:
             f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
             for key, value in hyperparameters.items()
         )
-        log.info("fit %d of at most %d, split %d: %s, %s epochs [%s] about %s left",
-                 self.done, self.fits, split, score, record["epochs"], shown, duration(left))  # fmt: skip
+        log.info(
+            "fit %d of at most %d, split %d: %s, %s epochs [%s] about %s left",
+            self.done,
+            self.fits,
+            split,
+            score,
+            record["epochs"],
+            shown,
+            duration(left),
+        )
 
     def trial(self, entry: dict[str, Any], records: list[dict[str, Any]]) -> None:
         """Logs a trial."""

@@ -26,10 +26,10 @@ class SSMAAggregation(Aggregation):
     convolving their coefficients, and that is a product in the Fourier domain:
 
     1. *Selection* makes at most :math:`\kappa` slots of a neighbourhood: ``"attention"`` averages all messages
-       :math:`\kappa` times with learned weights (Eq. 7), ``"random"`` draws :math:`\kappa` of them without
+       :math:`\kappa` times with learned weights, ``"random"`` draws :math:`\kappa` of them without
        replacement (and takes a fixed draw outside of training).
     2. *Affine map*: a slot becomes an array of :math:`m_1 = \kappa + 1` by :math:`m_2 = \kappa (d - 1) + 1` with
-       :math:`-x` in row 0 and 1 at (1, 0) (Eq. 10).
+       :math:`-x` in row 0 and 1 at (1, 0).
     3. *Product* of the slots' 2D Fourier transforms, the magnitude replaced by the geometric mean of the factors'
        magnitudes, so that it does not explode with the number of slots.
     4. *Compressor*: inverse transform and a (low-rank) linear map to :math:`\mathbb{R}^d`.
@@ -216,7 +216,7 @@ class SSMAAggregation(Aggregation):
         return x
 
     def _mix(self, slots: Tensor, filled: Tensor) -> Tensor:
-        """Returns the compressed product of slots ``[N, kappa, heads, d]``, of which some are filled: ``[N, heads, d]``.
+        """Returns the compressed product of slots, ``[N, kappa, heads, d]`` to ``[N, heads, d]``.
 
         Each slot is divided by its norm, so that no product overflows; by the geometric mean that is a factor of the
         result (``gain``). An empty slot has the spectrum 1.

@@ -15,8 +15,10 @@ MakeAggregation = Callable[[int, int], Aggregation]
 
 @dataclass(frozen=True)
 class LayerKind:
-    """How a layer is built: ``make(width, edge_width, settings, make_aggregation)``; ``edge_width`` is None without edge
-    features. Edge features reach only layers that take them."""
+    """How a layer is built: ``make(width, edge_width, settings, make_aggregation)``.
+
+    Edge features reach only layers that take them; ``edge_width`` is None without them.
+    """
 
     make: Callable[[int, int | None, dict, MakeAggregation], MessagePassing]
     takes_edge_features: bool = False

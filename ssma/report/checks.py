@@ -51,7 +51,7 @@ def chosen_by_test(plan: dict[str, Any], arm_ids: list[str]) -> list[str]:
 
 
 def gaps(summary: "pandas.DataFrame", frame: "pandas.DataFrame") -> list[str]:
-    """Returns lines that say how many planned fits failed or are missing, and in which arms."""
+    """Returns lines that say how many planned fits failed or are missing, in which arms, and why."""
     labels = frame.drop_duplicates("arm").set_index("arm")["label"]
     lines = []
     for column, words in (("failed", "failed, diverged or ran out of time"), ("missing", "have no record")):
@@ -59,6 +59,9 @@ def gaps(summary: "pandas.DataFrame", frame: "pandas.DataFrame") -> list[str]:
         if len(arms):
             total = f"{summary[column].sum()} of {summary['planned'].sum()} planned fits"
             lines.append(f"{total} {words}: {listing(labels[arms])}.")
+    bad = frame[(frame["stage"] == "evaluate") & ~frame["status"].isin(["ok", "missing"])].dropna(subset=["reason"])
+    for (label, reason), rows in bad.groupby(["label", "reason"], sort=False):
+        lines.append(f"{label}: {reason}" + (f" ({len(rows)} fits)." if len(rows) > 1 else "."))
     return lines
 
 

@@ -12,7 +12,7 @@ CODE_THAT_MAKES_NUMBERS = ("aggr", "layers", "data", "fit")
 
 
 def canonical(value: Any) -> Any:
-    """Returns ``value`` with one form per meaning: tuples as lists, 1.0 as 1, 0.1 + 0.2 as 0.3; keys keep their order."""
+    """Returns ``value`` with one form per meaning: lists, 1.0 as 1, 0.1 + 0.2 as 0.3; order stays."""
     if isinstance(value, dict):
         return {str(key): canonical(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

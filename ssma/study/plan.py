@@ -51,8 +51,8 @@ class _Planner:
         ablations = {name: self._read_ablation(name, item) for name, item in study.ablations.items()}
         if self.errors:
             raise study_error(self.errors)
-        for name, cells in ablations.items():
-            for cell in cells["cells"]:
+        for ablation in ablations.values():
+            for cell in ablation["cells"]:
                 dataset = datasets[cell["dataset"]]
                 cell["arm"] = self._arm(dataset, cell, base, own[cell["dataset"]], cell.pop("settings"), space)
         unused = [key for key in space if not any(key in arm["space"] for arm in self.arms.values())]
@@ -225,8 +225,15 @@ class _Planner:
         ]
         return {"title": ablation.title or name.replace("_", " ").capitalize(), "axes": axes, "cells": cells}
 
-    def _arm(self, dataset: dict[str, Any], cell: dict[str, Any], base: dict[str, Any], own: dict[str, Any],
-             given: dict[str, Any], space: dict[str, Any]) -> str:  # fmt: skip
+    def _arm(
+        self,
+        dataset: dict[str, Any],
+        cell: dict[str, Any],
+        base: dict[str, Any],
+        own: dict[str, Any],
+        given: dict[str, Any],
+        space: dict[str, Any],
+    ) -> str:
         study, layer, name = self.study, cell["layer"], given["aggregator"]
         merged = dict(base)
         for level in (own, given):
@@ -249,10 +256,17 @@ class _Planner:
         splits = list(range(dataset["use"]))
         size = math.prod(len(v) if isinstance(v, list) else math.inf for v in searched.values())
         search = {
-            "dataset": dataset["id"], "layer": layer, "aggregator": name, "class": self.aggregators[name]["class"],
-            "settings": settings, "space": searched, "tune_splits": splits[: study.tune.splits],
-            "prune": study.tune.prune, "seed": study.seed, "result_version": RESULT_VERSION,
-        }  # fmt: skip
+            "dataset": dataset["id"],
+            "layer": layer,
+            "aggregator": name,
+            "class": self.aggregators[name]["class"],
+            "settings": settings,
+            "space": searched,
+            "tune_splits": splits[: study.tune.splits],
+            "prune": study.tune.prune,
+            "seed": study.seed,
+            "result_version": RESULT_VERSION,
+        }
         trials = min(study.tune.trials, size) if searched else 0
         effort = {
             "trials": trials,

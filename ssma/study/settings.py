@@ -32,7 +32,7 @@ class SSMAOptions(Strict):
     compression: Share = 0.25
     """Size of the compressor; 1 is the full linear map."""
     compression_of: Literal["parameters", "rank"] = "parameters"
-    """What `compression` is a share of: the full map's parameters (the authors' code) or its rank (the paper's text)."""
+    """What `compression` is a share of: parameters (the authors' code) or rank (the paper's text) of the full map."""
     learn_affine: bool = False
     """Train the affine map instead of keeping the paper's constant one."""
     temperature: PositiveFloat = 1.0
@@ -49,7 +49,7 @@ class ModelSettings(Strict):
     num_layers: PositiveInt = 4
     """Number of message-passing blocks."""
     budget: PositiveInt | None = 100_000
-    """Trainable parameters that the whole network may have; the width is the largest that fits. Excludes hidden_channels."""
+    """Trainable parameters that the network may have; the width is the largest that fits. Excludes hidden_channels."""
     hidden_channels: PositiveInt | None = None
     """A fixed width instead of a budget."""
     heads: PositiveInt = 8

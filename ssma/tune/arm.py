@@ -23,9 +23,15 @@ class Watcher(Protocol):
 
 
 def tune_arm(
-    results: Results, arm: dict[str, Any], dataset_id: str, study_seed: int, metric: str, direction: str, train: Train,
+    results: Results,
+    arm: dict[str, Any],
+    dataset_id: str,
+    study_seed: int,
+    metric: str,
+    direction: str,
+    train: Train,
     watcher: Watcher,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Searches an arm's space, chooses by validation, writes and returns ``chosen.json``.
 
     An arm without a search space has nothing to choose and trains nothing here. The seed of a fit depends on data set
@@ -52,9 +58,16 @@ def tune_arm(
     trials: list[TrialResult] = []
     if arm["space"]:
         trials = search(
-            results.search(arm["search_id"]), arm["search_id"], arm["space"], arm["trials"], arm["tune_splits"], direction,
-            arm["prune"], run_fit, tell,
-        )  # fmt: skip
+            results.search(arm["search_id"]),
+            arm["search_id"],
+            arm["space"],
+            arm["trials"],
+            arm["tune_splits"],
+            direction,
+            arm["prune"],
+            run_fit,
+            tell,
+        )
     complete = {result.number: result for result in trials if result.state == "complete"}
     chosen: dict[int, int] = {}
     status, reason = "ok", None
@@ -97,10 +110,16 @@ def evaluate_arm(
                 seed = seed_from(study_seed, dataset_id, "evaluate", split, repeat)
                 record = train(chosen["chosen"][str(split)], split, seed)
                 watcher.fit(split, repeat, record)
-                fits.append({
-                    "id": record["id"], "split": split, "repeat": repeat, "seed": seed, "status": record["status"],
-                    "reason": record["reason"],
-                })  # fmt: skip
+                fits.append(
+                    {
+                        "id": record["id"],
+                        "split": split,
+                        "repeat": repeat,
+                        "seed": seed,
+                        "status": record["status"],
+                        "reason": record["reason"],
+                    }
+                )
     bad = [f"split {fit['split']} {fit['status']}: {fit['reason']}" for fit in fits if fit["status"] != "ok"]
     nothing = chosen["reason"] if chosen["status"] != "ok" else "no fit succeeded: " + (bad or ["none planned"])[0]
     succeeded = any(fit["status"] == "ok" for fit in fits)

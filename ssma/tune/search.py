@@ -42,9 +42,16 @@ class TrialResult:
 
 
 def search(
-    journal: Path, search_id: str, space: Space, trials: int, splits: list[int], direction: str, prune: bool, run_fit: RunFit,
+    journal: Path,
+    search_id: str,
+    space: Space,
+    trials: int,
+    splits: list[int],
+    direction: str,
+    prune: bool,
+    run_fit: RunFit,
     after_trial: Callable[[TrialResult], None] = lambda result: None,
-) -> list[TrialResult]:  # fmt: skip
+) -> list[TrialResult]:
     """Runs what is missing of a search and returns the results of its first ``trials`` slots.
 
     Args:

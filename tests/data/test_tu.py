@@ -178,6 +178,6 @@ def test_imdb_binary_folds_of_the_authors(tmp_path):
     loaded = tu.load({"source": "tu", "name": "IMDB-BINARY", "features": "random"}, tmp_path, MIRROR)
     graphs = loaded.graphs
     assert (graphs.num_graphs, graphs.num_nodes, graphs.num_edges) == (1000, 19773, 193062)
-    scheme, splits = make_splits(graphs.y, 10, "shuffle", 0)
+    _, splits = make_splits(graphs.y, 10, "shuffle", 0)
     counts = [graphs.y[split["test"]].bincount().tolist() for split in splits]
     assert [56, 48, 51, 51, 39, 46, 46, 54, 54, 55] in [list(column) for column in zip(*counts, strict=True)]
