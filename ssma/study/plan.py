@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -108,6 +108,8 @@ class _Planner:
             if layer not in LAYERS
         ]
         for label, data in study.datasets.items():
+            if "aggregator" in data.fixed:
+                self.errors.append(f"datasets.{label}.fixed.aggregator: name it in an ablation's axes or fixed instead")
             if data.source == "synthetic" and (data.task == "node_classification") == (data.num_graphs is not None):
                 rule = "must be left out: the task is one graph" if data.num_graphs else "this key is required"
                 self.errors.append(f"datasets.{label}.num_graphs: {rule}")
@@ -140,9 +142,7 @@ class _Planner:
         if model is None or field not in model.model_fields:
             raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")
         info = model.model_fields[field]
-        adapter = TypeAdapter(
-            info.annotation if not info.metadata else _annotated(info), config={"allow_inf_nan": False}
-        )
+        adapter = TypeAdapter(Annotated[info.annotation, info], config={"allow_inf_nan": False})
         try:
             return canonical(adapter.validate_python(value))
         except ValidationError as error:
@@ -225,6 +225,24 @@ class _Planner:
         ]
         return {"title": ablation.title or name.replace("_", " ").capitalize(), "axes": axes, "cells": cells}
 
+    def _settings(self, layer: str, name: str, base: dict[str, Any], levels: list[dict[str, Any]]) -> dict[str, Any]:
+        """Returns an arm's options of aggregator, model and training; later levels win."""
+        merged = dict(base)
+        for level in levels:
+            model = {key.partition(".")[2]: value for key, value in level.items() if key.startswith("model.")}
+            merged |= level | self._width("model", model, merged | level)
+        options = AGGREGATORS.get(name)
+        aggregator = (options().model_dump() if options else {}) | self.defaults.get(name, {})
+        aggregator |= {key.partition(".")[2]: value for key, value in merged.items() if key.startswith(f"{name}.")}
+        settings: dict[str, Any] = {"aggregator": aggregator}
+        for group, fields in GROUPS.items():
+            keys = [key for key in fields.model_fields if _applies(f"{group}.{key}", layer, name)]
+            settings[group] = {key: merged[f"{group}.{key}"] for key in keys}
+        heads, width = settings["model"].get("heads"), settings["model"]["hidden_channels"]
+        if heads and width and width % heads:
+            self.errors.append(f"model.hidden_channels: gat needs a multiple of its {heads} heads, got {width}")
+        return settings
+
     def _arm(
         self,
         dataset: dict[str, Any],
@@ -234,62 +252,45 @@ class _Planner:
         given: dict[str, Any],
         space: dict[str, Any],
     ) -> str:
-        study, layer, name = self.study, cell["layer"], given["aggregator"]
-        merged = dict(base)
-        for level in (own, given):
-            model = {key.partition(".")[2]: value for key, value in level.items() if key.startswith("model.")}
-            merged |= level | self._width(f"{dataset['label']} / {layer}", model, merged | level)
-        options = AGGREGATORS.get(name)
-        aggregator = (options().model_dump() if options else {}) | self.defaults.get(name, {})
-        aggregator |= {key.partition(".")[2]: value for key, value in merged.items() if key.startswith(f"{name}.")}
-        settings: dict[str, Any] = {"aggregator": aggregator}
-        for group, fields in GROUPS.items():
-            keys = [key for key in fields.model_fields if layer in ONLY_FOR_LAYERS.get(key, (layer,))]
-            settings[group] = {key: merged[f"{group}.{key}"] for key in keys}
-        heads, width = settings["model"].get("heads"), settings["model"]["hidden_channels"]
-        if heads and width and width % heads:
-            self.errors.append(f"model.hidden_channels: gat needs a multiple of its {heads} heads, got {width}")
-        fixed = {
-            key: value for key, value in (own | given).items() if _applies(key, layer, name) and key != "aggregator"
-        }
+        """Notes the arm of a cell, if it is new, and returns its id.
+
+        Args:
+            dataset: The plan's data set.
+            cell: Data set, layer and point of an ablation.
+            base: The study's settings.
+            own: The data set's fixed settings.
+            given: The ablation's fixed settings and the point.
+            space: The study's search space.
+        """
+        tune, layer, name = self.study.tune, cell["layer"], given["aggregator"]
+        fixed = {key: value for key, value in (own | given).items() if _applies(key, layer, name)}
         searched = {key: value for key, value in space.items() if key not in fixed and _applies(key, layer, name)}
+        settings = self._settings(layer, name, base, [own, given])
         splits = list(range(dataset["use"]))
-        size = math.prod(len(v) if isinstance(v, list) else math.inf for v in searched.values())
-        search = {
-            "dataset": dataset["id"],
+        arm = {
             "layer": layer,
             "aggregator": name,
             "class": self.aggregators[name]["class"],
             "settings": settings,
             "space": searched,
-            "tune_splits": splits[: study.tune.splits],
-            "prune": study.tune.prune,
-            "seed": study.seed,
-            "result_version": RESULT_VERSION,
+            "tune_splits": splits[: tune.splits],
+            "prune": tune.prune,
+            "seed": self.study.seed,
         }
-        trials = min(study.tune.trials, size) if searched else 0
+        size = math.prod(len(v) if isinstance(v, list) else math.inf for v in searched.values())
         effort = {
-            "trials": trials,
+            "trials": min(tune.trials, size) if searched else 0,
             "splits": splits,
-            "repeats": study.evaluate.repeats,
-            "selection": study.tune.selection,
+            "repeats": self.study.evaluate.repeats,
+            "selection": tune.selection,
         }
+        used = {"dataset": dataset["id"], "settings": _without(settings, searched, name), "version": RESULT_VERSION}
+        search = arm | used  # a default that is searched over changes nothing
         arm_id = f"{slug(dataset['label'])}-{layer}-{slug(name)}-{digest(search | effort)}"
         shown = " ".join(f"{key.partition('.')[2]}={value}" for key, value in given.items() if key in fixed)
         label = f"{dataset['label']} / {layer} / {name}" + (f" ({shown})" if shown else "")
-        own_fields = {key: value for key, value in search.items() if key not in ("dataset", "result_version")}
-        self.arms.setdefault(
-            arm_id,
-            {
-                "id": arm_id,
-                "label": label,
-                "dataset": dataset["label"],
-                **own_fields,
-                **effort,
-                "fixed": fixed,
-                "search_id": digest(search),
-            },
-        )
+        names = {"id": arm_id, "label": label, "dataset": dataset["label"]}
+        self.arms.setdefault(arm_id, {**names, **arm, **effort, "fixed": fixed, "search_id": digest(search)})
         return arm_id
 
 
@@ -298,7 +299,10 @@ def _applies(key: str, layer: str, aggregator: str) -> bool:
     return group == aggregator or (group in GROUPS and layer in ONLY_FOR_LAYERS.get(field, (layer,)))
 
 
-def _annotated(info: Any) -> Any:
-    from typing import Annotated
-
-    return Annotated[info.annotation, *info.metadata]
+def _without(settings: dict[str, Any], searched: dict[str, Any], aggregator: str) -> dict[str, Any]:
+    """Returns settings without those that a search sets."""
+    names = {"aggregator": aggregator}
+    return {
+        group: {key: value for key, value in values.items() if f"{names.get(group, group)}.{key}" not in searched}
+        for group, values in settings.items()
+    }

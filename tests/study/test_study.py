@@ -80,6 +80,8 @@ def test_an_id_changes_with_what_can_change_a_number_and_with_nothing_else():
         return len(before - {arm["id"] for arm in plan_of(**changes)["arms"]})
 
     assert moved(title="other words", data={"mirror": "/elsewhere"}, track={"enabled": False}, device="cpu") == 0
+    assert moved(training={"lr": 0.5}) == 0  # it is searched in every arm
+    assert moved(training={"weight_decay": 0.5}) == 24
     assert moved(seed=1) == 24
     assert moved(model={"num_layers": 3}) == 24
     assert moved(model={"heads": 4}) == 12  # gat only
@@ -186,6 +188,7 @@ def test_all_errors_at_once_with_their_path():
         ({"aggregators": {"ssma": {"kapa": 1}}}, "aggregators.ssma.kapa: unknown setting"),
         ({"datasets": {"n": {"source": "synthetic", "task": "node_classification", "num_graphs": 3}}}, "must be left out: the task is one graph"),
         ({"datasets": {"n": {"source": "synthetic", "task": "multilabel"}}}, "datasets.n.num_graphs: this key is required"),
+        ({"datasets": {"n": {"source": "tu", "fixed": {"aggregator": "sum"}}}}, "datasets.n.fixed.aggregator: name it in an ablation's"),
         ({"datasets": {"n/m": {"source": "tu"}}}, "datasets.n/m: a name has letters"),
         ({"splits": {"folds": 3, "use": 4}}, "splits.use is 4, but there are 3 folds"),
     ],
