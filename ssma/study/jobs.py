@@ -1,18 +1,22 @@
-"""What the workflow needs from the machine: an environment for its jobs, and no locks of runs that are dead."""
+"""What the workflow needs from the machine: how jobs find package and Python, and no locks of runs that are dead."""
 
 import fcntl
 import os
+import shlex
 import sys
 from pathlib import Path
 
 
-def job_environment(package: Path) -> dict[str, str]:
-    """Returns variables by which jobs find this package from any working directory, and the Python that runs
-    Snakemake unless a conda environment is active in the job."""
-    return {
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")])),
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-    }
+def prepare_jobs(package: Path) -> str:
+    """Makes ``python`` in jobs the one that runs Snakemake (conda's own comes before it), and returns shell code that
+    goes before each job's command.
+
+    By that code jobs find the package, and what is on the user's PYTHONPATH, from any working directory. It is in the
+    command because Snakemake takes PYTHONPATH out of the environment of conda jobs.
+    """
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    modules = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
+    return f"set -euo pipefail; export PYTHONPATH={shlex.quote(modules)}; "
 
 
 def free_dead_locks(folder: Path) -> int:

@@ -226,6 +226,38 @@ def test_values_from_the_command_line_are_checked(tmp_path):
     assert "seed: Input should be a valid integer" in output
 
 
+CONDA = """#!/usr/bin/env bash
+case "$1" in
+  --version) echo "conda 25.1.0" ;;
+  info) echo '{"conda_version": "25.1.0", "conda_prefix": "HERE", "root_prefix": "HERE", "platform": "linux-64"}' ;;
+  config) echo '{"get": {"channel_priority": "strict"}}' ;;
+  env)
+    while [ "$1" != --prefix ]; do shift; done
+    mkdir -p "$2/bin"
+    printf '#!/usr/bin/env bash\\necho "$*" >> HERE/calls\\nexec PYTHON "$@"\\n' > "$2/bin/python"
+    chmod +x "$2/bin/python" ;;
+esac
+"""
+
+
+def test_jobs_run_in_the_conda_environment_and_find_the_package(tmp_path):
+    """A stand-in for conda makes an environment whose python notes each call."""
+    conda = tmp_path / "conda"
+    (conda / "bin").mkdir(parents=True)
+    (conda / "bin/conda").write_text(CONDA.replace("HERE", str(conda)).replace("PYTHON", sys.executable))
+    (conda / "bin/conda").chmod(0o755)
+    (conda / "bin/activate").write_text('export PATH="$1/bin:$PATH" CONDA_PREFIX="$1"\n')
+    study = TINY | {"ablations": {"a": {"axes": {"aggregator": ["sum"]}}}}
+    path = f"{conda / 'bin'}:{os.environ['PATH']}"
+    found = subprocess.run(
+        command(tmp_path, "--use-conda", study=study), cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stdout + found.stderr
+    called = [line.split()[3] for line in (conda / "calls").read_text().splitlines()]
+    assert sorted(called) == ["collect", "evaluate", "prepare", "report", "store", "tune"]
+
+
 def test_lint():
     found = subprocess.run(
         [str(Path(sys.executable).with_name("snakemake")), "--lint"],

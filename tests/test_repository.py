@@ -1,0 +1,33 @@
+"""What the repository says in two places is the same in both."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+
+
+def pins(lines):
+    found = (re.fullmatch(r"([A-Za-z0-9_.-]+)==(\S+)", line.strip()) for line in lines)
+    return {match[1].lower().replace("_", "-"): match[2] for match in found if match}
+
+
+def test_conda_environment_and_constraints_pin_the_same_versions():
+    constraints = pins((ROOT / "constraints.txt").read_text().splitlines())
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    conda = pins(next(item for item in environment["dependencies"] if isinstance(item, dict))["pip"])
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    names = {re.match(r"[A-Za-z0-9-]+", item)[0].lower() for item in required}
+    assert conda.keys() == names
+    assert conda == {name: constraints[name] for name in names}
+    assert constraints["torch"] == "2.13.0"
+
+
+def test_profiles_agree_on_what_happens_after_a_failure():
+    profiles = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "profiles").glob("*/config.yaml"))]
+    assert len(profiles) == 2
+    for profile in profiles:
+        assert profile["keep-going"] is True
+        assert profile["rerun-incomplete"] is True

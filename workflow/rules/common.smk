@@ -1,0 +1,37 @@
+import sys
+from pathlib import Path
+
+from snakemake.logging import logger
+
+sys.path.insert(0, str(workflow.basedir))
+
+from ssma.errors import StudyError
+from ssma.study.config import parse_study
+from ssma.study.cost import describe, plan_cost
+from ssma.study.ids import digest
+from ssma.study.jobs import free_dead_locks, prepare_jobs
+from ssma.study.paths import Results
+from ssma.study.plan import make_plan
+from ssma.study.records import write_record
+
+try:
+    PLAN = make_plan(parse_study(config))
+except StudyError as error:
+    raise WorkflowError(str(error))
+
+RESULTS, REPORT = f"results/{PLAN['study']}", f"reports/{PLAN['study']}"
+DATASETS = {dataset["id"]: label for label, dataset in PLAN["datasets"].items()}
+PLAN_FILE = f"{RESULTS}/plan.json"
+ARMS = {arm["id"]: PLAN["datasets"][arm["dataset"]]["id"] for arm in PLAN["arms"]}
+GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
+
+shell.prefix(prepare_jobs(Path(workflow.basedir)))
+
+if workflow.is_main_process:
+    free_dead_locks(Path(".snakemake"))
+    logger.info(describe(plan_cost(PLAN, Results(Path(RESULTS))), workflow.cores))
+
+
+wildcard_constraints:
+    arm="[A-Za-z0-9.-]+",
+    dataset="[A-Za-z0-9.-]+",
