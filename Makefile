@@ -3,13 +3,12 @@ PYTHON ?= python3.11
 CORES ?= all
 STUDY ?= config.yaml
 BIN := .venv/bin
-NAME = $(shell sed -n 's/^study: *//p' $(STUDY))
 
 .PHONY: study test lint ui clean
 
 study: .venv/ready
-	@$(BIN)/snakemake --cores $(CORES) --quiet rules --configfile $(STUDY)
-	@$(BIN)/ssma status results/$(NAME)/plan.json
+	@$(BIN)/snakemake --cores $(CORES) --quiet rules --configfile $(STUDY); \
+	status=$$?; $(BIN)/ssma status $(STUDY); exit $$status
 
 test: .venv/ready
 	@$(BIN)/ruff check .
@@ -18,7 +17,7 @@ test: .venv/ready
 	@$(BIN)/python -m pytest
 
 ui: .venv/ready
-	@$(BIN)/ssma ui results/$(NAME)/plan.json
+	@$(BIN)/ssma ui $(STUDY)
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=/path/to/python3.11")'

@@ -15,6 +15,7 @@ rule all:
     default_target: True
     input:
         f"{REPORT}/index.html",
+        FRAME,
         expand(rules.evaluate.output, arm=ARMS),
 
 
@@ -22,7 +23,11 @@ onstart:
     write_record(Path(PLAN_FILE), PLAN)
 
 
-# A report of what there is, failed and missing cells marked; `all` asks for every arm again next time.
+# A report of what there is, failed and missing cells marked. Without the frame the next run makes it anew.
 onerror:
-    shell("python -P -m ssma collect {PLAN_FILE}")
-    shell("python -P -m ssma report {PLAN_FILE} --out {REPORT}")
+    shell("rm -f {FRAME}; python -P -m ssma report {PLAN_FILE} --out {REPORT}")
+    shell("python -P -m ssma status {PLAN_FILE} --out {REPORT}")
+
+
+onsuccess:
+    shell("python -P -m ssma status {PLAN_FILE} --out {REPORT}")

@@ -28,11 +28,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     log.setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    options = _parser().parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         return options.run(options)
     except StudyError as error:
-        print(f"ssma {options.command}: {error}", file=sys.stderr)
+        print(f"ssma: {error}", file=sys.stderr)
         return 2
 
 
@@ -44,7 +44,10 @@ def _parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(run=run)
         for positional in names:
-            sub.add_argument(positional, type=Path if positional in ("plan", "study") else str)
+            if positional == "plan":
+                sub.add_argument("plan", type=_plan_path, help="a study's plan.json, or its study file")
+            else:
+                sub.add_argument(positional, type=Path if positional == "study" else str)
         return sub
 
     planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
@@ -72,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _plan_path(text: str) -> Path:
+    """Returns the path of a plan; of a study file, where the workflow puts it."""
+    path = Path(text)
+    return Path("results", load_study(path).study, "plan.json") if path.suffix in (".yaml", ".yml") else path
+
+
 def _plan(options: argparse.Namespace) -> int:
     plan = make_plan(load_study(options.study))
     for arm in plan["arms"]:
@@ -83,8 +92,9 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _store(options: argparse.Namespace) -> int:
-    from ssma.track.live import open_tracker
+    from ssma.track.live import open_tracker, try_again
 
+    try_again(Results(options.plan.parent))
     open_tracker(Results(options.plan.parent), read_record(options.plan))
     return 0
 
@@ -160,19 +170,25 @@ def _report(options: argparse.Namespace) -> int:
 
 def _track(options: argparse.Namespace) -> int:
     from ssma.track.fill import fill
+    from ssma.track.live import try_again
 
     counts = fill(Results(options.plan.parent), read_record(options.plan))
+    try_again(Results(options.plan.parent))
     print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items()))
     return 0
 
 
 def _status(options: argparse.Namespace) -> int:
+    from ssma.track.live import unusable
+
     plan, results = read_record(options.plan), Results(options.plan.parent)
     records = [path for arm in plan["arms"] if (path := results.evaluation(arm["id"])).exists()]
     failed = [record for path in records if (record := read_record(path))["status"] != "ok"]
     print(f"{plan['study']}: {len(records) - len(failed)} of {len(plan['arms'])} arms have a result")
     for record in failed:
         print(f"  {record['arm_id']}: {record['reason']}")
+    if reason := unusable(results):
+        print(f"  MLflow was not filled: {reason}. Mend it and run: ssma track {options.plan}")
     out = options.out or Path("reports", plan["study"])
     if (out / "index.html").exists():
         for name, where in (("report", out / "index.html"), ("tables", out / "tables"), ("figures", out / "figures")):

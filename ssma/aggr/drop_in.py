@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import Module
 from torch_geometric.nn import DegreeScalerAggregation, GPSConv, MessagePassing
 from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.utils import is_sparse, to_edge_index
 
 from ssma.aggr.ssma import SSMAAggregation
 
@@ -57,12 +59,13 @@ def _show_node_features(layer: MessagePassing, inputs: tuple[Tensor, Any, dict[s
     A plain function, so that a layer with it can be copied and pickled.
     """
     edge_index, _, propagated = inputs
+    if is_sparse(edge_index):  # a transposed adjacency: rows are targets
+        row, column = to_edge_index(edge_index)[0]
+        edge_index = torch.stack([column, row])
     source, target = _first(propagated, SOURCES), _first(propagated, TARGETS)
     source = source[0] if isinstance(source, tuple | list) else source
     target = target[1] if isinstance(target, tuple | list) else target
     source_row = 0 if layer.flow == "source_to_target" else 1
-    if source_row == 1 and isinstance(_first(propagated, SOURCES), tuple | list):
-        source, target = _first(propagated, SOURCES)[1], _first(propagated, TARGETS)[0]
     for module in layer.aggr_module.modules():
         if isinstance(module, SSMAAggregation) and module.selection == "attention":
             module.node_features = None if source is None else (source, target, edge_index[source_row])

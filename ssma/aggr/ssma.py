@@ -64,8 +64,8 @@ class SSMAAggregation(Aggregation):
         compression_of: What ``compression`` is a share of: ``"parameters"`` of the full map, rank =
             ceil(compression * m d / (m + d)) with m = m1 m2, as in the authors' code; or ``"rank"``, rank =
             ceil(compression * m), as in the paper's text.
-        attention_channels: Width of the node features that the attention scores see, all heads together; ``heads *
-            in_channels`` by default.
+        attention_channels: Width of the node features that the attention scores see, all heads together, of source
+            and target where they differ; ``heads * in_channels`` by default.
 
     Shapes:
         - **input:** messages :math:`(E, d)`, :math:`(E, heads \cdot d)` or :math:`(E, heads, d)`
@@ -82,7 +82,7 @@ class SSMAAggregation(Aggregation):
         learn_affine: bool = False,
         temperature: float = 1.0,
         compression_of: Share = "parameters",
-        attention_channels: int | None = None,
+        attention_channels: int | tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("kappa", kappa), ("heads", heads)):
@@ -114,10 +114,12 @@ class SSMAAggregation(Aggregation):
         self.bias = Parameter(torch.empty(in_channels))
         self.affine_weight = Parameter(torch.empty(in_channels, self.m1, self.m2)) if learn_affine else None
         self.affine_bias = Parameter(torch.empty(self.m1, self.m2)) if learn_affine else None
-        self.attention_channels = heads * in_channels if attention_channels is None else attention_channels
+        widths = heads * in_channels if attention_channels is None else attention_channels
+        self.attention_channels = widths if isinstance(widths, tuple) else (widths, widths)
         attends = selection == "attention"
-        self.source_score = Linear(self.attention_channels, heads * kappa) if attends else None
-        self.target_score = Linear(self.attention_channels, heads * kappa) if attends else None
+        self.source_score, self.target_score = (
+            Linear(width, heads * kappa) if attends else None for width in self.attention_channels
+        )
         self._fan_in = m
         self.node_features: tuple[Tensor, Tensor | None, Tensor] | None = None
         self.reset_parameters()
@@ -199,21 +201,21 @@ class SSMAAggregation(Aggregation):
             source, target, source_index = message, None, None
         else:
             source, target, source_index = features
-        score = self.source_score(self._score_input(source, message.dtype))
+        score = self._score(self.source_score, source, message.dtype, "source")
         score = score if source_index is None else score[source_index]
         if target is not None:
-            score = score + self.target_score(self._score_input(target, message.dtype))[index]
+            score = score + self._score(self.target_score, target, message.dtype, "target")[index]
         score = torch.nn.functional.leaky_relu(score) / self.temperature
         return score.view(-1, self.heads, self.kappa)
 
-    def _score_input(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+    def _score(self, linear: Linear, x: Tensor, dtype: torch.dtype, side: str) -> Tensor:
         x = x.flatten(1).to(dtype)
-        if x.size(1) != self.attention_channels:
+        if x.size(1) != linear.in_features:
             raise ValueError(
-                f"SSMAAggregation got node features of width {x.size(1)} but its attention scores expected "
-                f"{self.attention_channels}; build it with attention_channels={x.size(1)}"
+                f"SSMAAggregation got {side} features of width {x.size(1)} but its attention scores expected "
+                f"{linear.in_features}; build it with attention_channels=(width of sources, width of targets)"
             )
-        return x
+        return torch.nn.functional.linear(x, linear.weight.to(dtype), linear.bias.to(dtype))
 
     def _mix(self, slots: Tensor, filled: Tensor) -> Tensor:
         """Returns the compressed product of slots, ``[N, kappa, heads, d]`` to ``[N, heads, d]``.

@@ -34,8 +34,8 @@ class Batch:
 class Batches:
     """The batches of one part of a split.
 
-    A shuffled epoch is a training epoch: where its last batch would hold a single graph, that graph joins the batch
-    before, because batch norm cannot train on one row. At the node level every epoch is one batch, the whole graph.
+    A shuffled epoch is a training epoch: a batch of a single node joins the one before (the first one, the next),
+    because batch norm cannot train on one row. At the node level every epoch is one batch, the whole graph.
 
     Example:
         >>> for batch in Batches(graphs, split["train"], 32, "graph").epoch(torch.Generator().manual_seed(0)):
@@ -63,10 +63,22 @@ class Batches:
         if generator is not None:
             items = items[torch.randperm(items.numel(), generator=generator)]
         parts = list(items.split(self.batch_size))
-        if generator is not None and len(parts) > 1 and parts[-1].numel() == 1:
-            parts[-2:] = [torch.cat(parts[-2:])]
+        if generator is not None:
+            parts = self._without_single_nodes(parts)
         for part in parts:
             yield collate(self.graphs, part, self.graphs.y[part])
+
+    def _without_single_nodes(self, parts: list[Tensor]) -> list[Tensor]:
+        merged: list[Tensor] = []
+        for part in parts:
+            if merged and (self._is_one_node(part) or self._is_one_node(merged[-1])):
+                merged[-1] = torch.cat([merged[-1], part])
+            else:
+                merged.append(part)
+        return merged
+
+    def _is_one_node(self, part: Tensor) -> bool:
+        return part.numel() == 1 and int(self.graphs.node_ptr[part + 1] - self.graphs.node_ptr[part]) == 1
 
 
 def collate(graphs: Graphs, items: Tensor, y: Tensor, target: Tensor | None = None) -> Batch:

@@ -41,7 +41,7 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     name = spec["name"]
     raw = work / name / "raw"
     _provide(raw, name, mirror)
-    files = sorted(raw.glob(f"{name}_*.txt"))
+    files = sorted(path for path in raw.glob(f"{name}_*.txt") if "readme" not in path.name.lower())
     for file in files:
         if not file.read_bytes().endswith(b"\n"):
             raise StudyError(f"{file}: the last line has no line end, the reader would lose it; fetch the file again")

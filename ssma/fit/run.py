@@ -1,9 +1,11 @@
 """A fit: from a specification to a sealed record. Interrupted fits continue, finished ones are not repeated."""
 
 import logging
+import math
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import time
 from datetime import UTC, datetime
@@ -24,11 +26,11 @@ from ssma.fit.training import Task, Training
 from ssma.layers.network import Network, describe
 from ssma.layers.width import count_parameters, hidden_channels
 from ssma.study.ids import code_fingerprint
+from ssma.study.locks import exclusive
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
 
 CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
-FINAL = ("ok", "diverged")  # `failed` and `timeout` depend on the machine or the code, and are tried again
 
 log = logging.getLogger("ssma.fit")
 
@@ -51,18 +53,19 @@ def run_fit(results: Results, prepared: Prepared, spec: dict[str, Any], device: 
 
     An exception inside the training becomes a record of status ``failed`` with its text, so that it costs one fit.
     """
-    identity = fit_id(spec)
-    path = results.fit(identity)
-    if path.exists():
-        record = read_record(path)
-        if record["status"] in FINAL:
-            return record
+    path = results.fit(fit_id(spec))
+    with exclusive(path.with_suffix(".lock")):  # arms that run side by side may share a fit
+        record = read_record(path) if path.exists() else None
+        return record if record and record["status"] != "failed" else _fit(path, prepared, spec, device)
+
+
+def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.device) -> dict[str, Any]:
     start = datetime.now(UTC).isoformat(timespec="seconds")
     checkpoint = path.with_suffix(".ckpt")
     try:
         outcome = _train(prepared, spec, device, checkpoint)
     except Exception as error:
-        log.exception("fit %s failed", identity)
+        log.exception("fit %s failed", path.stem)
         outcome = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:1000]}
     card = prepared.card
     empty = dict.fromkeys(
@@ -71,7 +74,7 @@ def run_fit(results: Results, prepared: Prepared, spec: dict[str, Any], device: 
     )  # fmt: skip
     record = empty | {
         "kind": "fit",
-        "id": identity,
+        "id": path.stem,
         "spec": spec,
         "metric": card["metric"],
         "direction": card["direction"],
@@ -103,9 +106,7 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
     }
     validation = [batch.to(device) for batch in parts["validation"].epoch()]
     training = Training(network, parts["train"], validation, task, settings["training"], spec["seed"], device)
-    if checkpoint.exists():
-        training.restore(torch.load(checkpoint, map_location=device, weights_only=True))
-        log.info("continuing fit %s after epoch %d", checkpoint.stem, training.epochs)
+    _restore(training, checkpoint, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     status, reason = training.run(_Saver(checkpoint))
@@ -113,7 +114,8 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
     if status == "ok":
         network.load_state_dict(training.best["state"])
         for name, batches in parts.items():
-            scores[name] = evaluate(network, [batch.to(device) for batch in batches.epoch()], task.task, task.metric)
+            found = evaluate(network, [batch.to(device) for batch in batches.epoch()], task.task, task.metric)
+            scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}
     seconds = sum(training.history["seconds"])
     return scores | {
         "status": status,
@@ -128,6 +130,19 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
         "seconds_per_step": seconds / max(training.steps, 1),
         "peak_memory_mb": _peak_memory(device),
     }
+
+
+def _restore(training: Training, checkpoint: Path, device: torch.device) -> None:
+    """Continues from a checkpoint, if there is a readable one."""
+    if not checkpoint.exists():
+        return
+    try:
+        state = torch.load(checkpoint, map_location=device, weights_only=True)
+    except Exception as error:  # a damaged file makes torch.load raise nearly anything
+        log.warning("%s cannot be read (%s); the fit starts from its first epoch", checkpoint, error)
+        return
+    training.restore(state)
+    log.info("continuing fit %s after epoch %d", checkpoint.stem, training.epochs)
 
 
 class _Saver:
@@ -163,9 +178,12 @@ def _versions() -> dict[str, str]:
 
 @cache
 def _git_commit() -> str | None:
-    folder = Path(ssma.__file__).parent
-    try:
-        found = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
+    """Returns the commit of the package's checkout, with ``-dirty`` if its files differ from it."""
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["git", "-C", str(Path(ssma.__file__).parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    if shutil.which("git") is None or (head := git("rev-parse", "HEAD")).returncode != 0:
         return None
-    return found.stdout.strip() if found.returncode == 0 else None
+    return head.stdout.strip() + ("-dirty" if git("status", "--porcelain", ".").stdout else "")

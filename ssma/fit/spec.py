@@ -39,6 +39,7 @@ def fit_spec(
             "layer": arm["layer"],
             "aggregator": arm["aggregator"],
             "class": arm["class"],
+            "class_code": arm["class_code"],
             "settings": settings,
             "seed": seed,
             "result_version": RESULT_VERSION,

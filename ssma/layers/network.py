@@ -106,7 +106,10 @@ class Network(nn.Module):
 
 
 def describe(network: nn.Module) -> str:
-    """Returns a line for each layer, aggregation and other leaf module; two arms differ in their aggregation's only."""
+    """Returns a line for each layer, aggregation and other leaf module.
+
+    Two arms of one width that differ in the aggregator differ in the lines of the aggregations only.
+    """
     kept = [
         (name, module)
         for name, module in network.named_modules()

@@ -62,17 +62,18 @@ def data_cards(results: Results, plan: dict[str, Any]) -> Table:
     """Returns the data sets of the plan with what their cards say; one that is not prepared says so."""
     columns = ["data set", "task", "metric", "graphs", "nodes per graph", "edges", "in-degree (mean, max)", "features"]
     columns += ["outputs", "splits", "data hash"]
-    rows = []
+    rows, notes = [], []
     for label, dataset in plan["datasets"].items():
         path = results.data(dataset["id"]) / "card.json"
-        splits = ", ".join(f"{key} {value}" for key, value in (dataset.get("splits") or {}).items())
         if path.exists():
-            facts = _card(read_record(path))
-            facts.insert(-1, splits)
+            card, splits = read_record(path), read_record(path.with_name("splits.json"))
+            facts = _card(card)
+            facts.insert(-1, f"{splits['folds']} folds of {splits['items']}, {splits['scheme']}, seed {splits['seed']}")
+            notes += [f"{label}: {note}." for note in card["notes"]]
         else:
-            facts = ["not prepared", *[""] * 7, splits, ""]
+            facts = ["not prepared", *[""] * 9]
         rows.append([Cell(label), *map(Cell, facts)])
-    return Table("data", "The data sets as they were prepared.", columns, rows)
+    return Table("data", "The data sets as they were prepared.", columns, rows, notes)
 
 
 def _card(card: dict[str, Any]) -> list[str]:

@@ -6,10 +6,18 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from ssma.errors import StudyError
-from ssma.study.settings import ModelSettings, Strict, TrainingSettings
+from ssma.study.settings import (
+    Integer,
+    ModelSettings,
+    NotNegativeInt,
+    Number,
+    PositiveInt,
+    Strict,
+    TrainingSettings,
+)
 
 Values = Annotated[list[Any], Field(min_length=1)]
 
@@ -17,9 +25,9 @@ Values = Annotated[list[Any], Field(min_length=1)]
 class Range(Strict):
     """A range to search: integers where both ends are integers, else real numbers."""
 
-    low: int | float
+    low: Annotated[int | float, Number]
     """Smallest value."""
-    high: int | float
+    high: Annotated[int | float, Number]
     """Largest value."""
     log: bool = False
     """Search the exponent."""
@@ -28,11 +36,11 @@ class Range(Strict):
 class Splits(Strict):
     """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest."""
 
-    folds: Annotated[int, Field(ge=3)] = 10
+    folds: Annotated[int, Number, Field(ge=3)] = 10
     """Number of folds."""
     scheme: Literal["stratified", "shuffle"] = "stratified"
     """`shuffle` is the unstratified one of the paper's code."""
-    seed: int = 0
+    seed: NotNegativeInt = 0
     """Seed of the shuffle."""
     use: PositiveInt | None = None
     """Use the first so many splits only; all by default."""
@@ -63,7 +71,7 @@ class SyntheticDataset(Dataset):
     """Features of a node; of typed_classification, node types."""
     degree: PositiveInt = 4
     """Mean number of neighbours."""
-    seed: int = 0
+    seed: NotNegativeInt = 0
     """Seed of the generator."""
 
 
@@ -139,7 +147,7 @@ class Study(Strict):
     """Name; results go to results/<study>, the report to reports/<study>."""
     title: str = ""
     """Heading of the report."""
-    seed: int = 0
+    seed: Integer = 0
     """Seed of seeds."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where fits run."""
@@ -191,8 +199,9 @@ def parse_study(raw: dict[str, Any]) -> Study:
 
 def study_error(sentences: Sequence[str]) -> StudyError:
     """Returns one error for all that is wrong in a study file."""
-    count = f"{len(sentences)} error{'s' if len(sentences) > 1 else ''} in the study file:"
-    return StudyError("\n  - ".join([count, *sentences]))
+    different = list(dict.fromkeys(sentences))
+    count = f"{len(different)} error{'s' if len(different) > 1 else ''} in the study file:"
+    return StudyError("\n  - ".join([count, *different]))
 
 
 def did_you_mean(word: str, allowed: Sequence[str]) -> str:

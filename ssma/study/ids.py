@@ -5,10 +5,14 @@ import hashlib
 import json
 import re
 from functools import cache
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-CODE_THAT_MAKES_NUMBERS = ("aggr", "layers", "data", "fit")
+CODE_THAT_MAKES_NUMBERS = (
+    "aggr/*.py", "layers/*.py", "data/*.py", "fit/*.py", "tune/*.py", "job.py", "study/ids.py", "study/plan.py",
+    "study/settings.py",
+)  # fmt: skip
 
 
 def canonical(value: Any) -> Any:
@@ -50,9 +54,28 @@ def code_fingerprint() -> str:
     Every record carries it, so that a report can tell when its records come from different code.
     """
     root = Path(__file__).parent.parent
-    sources = sorted(path for room in CODE_THAT_MAKES_NUMBERS for path in (root / room).glob("**/*.py"))
-    trees = {path.relative_to(root).as_posix(): ast.dump(_bare(path)) for path in sources}
-    return digest(trees)
+    sources = sorted(path for pattern in CODE_THAT_MAKES_NUMBERS for path in root.glob(pattern))
+    return digest({path.relative_to(root).as_posix(): ast.dump(_bare(path)) for path in sources})
+
+
+def class_fingerprint(dotted: str) -> str:
+    """Returns a hash of the module of a class, blind to comments and docstrings; nothing is imported.
+
+    Raises:
+        ValueError: If there is no such module on Python's path.
+    """
+    *parts, _ = dotted.split(".")
+    folders, origin = None, None
+    for depth in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), folders)
+        if spec is None:
+            raise ValueError(
+                f"no module '{'.'.join(parts[: depth + 1])}' on Python's path; set PYTHONPATH to its folder"
+            )
+        folders, origin = spec.submodule_search_locations, spec.origin
+    if origin is None or not origin.endswith(".py"):
+        raise ValueError(f"the module of {dotted} has no Python source")
+    return digest(ast.dump(_bare(Path(origin))))
 
 
 def _bare(path: Path) -> ast.Module:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
 from ssma.study.config import Ablation, Range, Study, did_you_mean, study_error
-from ssma.study.ids import canonical, canonical_json, digest, slug
+from ssma.study.ids import canonical, canonical_json, class_fingerprint, digest, slug
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, Strict
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -33,7 +33,7 @@ class _Planner:
     def __init__(self, study: Study) -> None:
         self.study = study
         self.errors: list[str] = []
-        self.aggregators = {name: {"class": None} for name in AGGREGATORS}
+        self.aggregators = {name: {"class": None, "class_code": None} for name in AGGREGATORS}
         self.defaults: dict[str, dict[str, Any]] = {}
         self.arms: dict[str, dict[str, Any]] = {}
 
@@ -86,13 +86,20 @@ class _Planner:
             elif not LABEL.fullmatch(name) or "." in name or name in GROUPS:
                 self.errors.append(f"{path}: a name has letters, digits, '_' and '-', and is not a group of settings")
             else:
-                self.aggregators[name] = {"class": dotted}
+                self.aggregators[name] = {"class": dotted, "class_code": self._class_code(path, dotted)}
                 self.defaults[name] = {
                     key: typed
                     for key, value in options.items()
                     if key != "class"
                     for typed in self._checked(f"{path}.{key}", f"{name}.{key}", value)
                 }
+
+    def _class_code(self, path: str, dotted: str | None) -> str | None:
+        try:
+            return class_fingerprint(dotted) if dotted else None
+        except ValueError as error:
+            self.errors.append(f"{path}.class: {error}")
+            return None
 
     def _check_names(self) -> None:
         study = self.study
@@ -107,6 +114,13 @@ class _Planner:
             for layer in study.layers
             if layer not in LAYERS
         ]
+        alike = [label for label in study.datasets if [slug(item) for item in study.datasets].count(slug(label)) > 1]
+        self.errors += [
+            f"datasets.{label}: differs from another label in punctuation only; rename it" for label in alike
+        ]
+        for name in study.ablations:
+            if name == "arms" or (name.endswith("-paired") and name.removesuffix("-paired") in study.ablations):
+                self.errors.append(f"ablations.{name}: the report has a table of this name; rename it")
         for label, data in study.datasets.items():
             if "aggregator" in data.fixed:
                 self.errors.append(f"datasets.{label}.fixed.aggregator: name it in an ablation's axes or fixed instead")
@@ -132,12 +146,13 @@ class _Planner:
     def _value(self, key: str, value: Any) -> Any:
         """Returns the value of one setting in its type; ValueError says what is wrong with key or value."""
         if key == "aggregator":
-            if value not in self.aggregators:
+            if not isinstance(value, str) or value not in self.aggregators:
                 raise ValueError(f"unknown aggregator {value!r}; {did_you_mean(value, list(self.aggregators))}")
             return value
         group, _, field = key.partition(".")
         model: type[Strict] | None = GROUPS.get(group) or AGGREGATORS.get(group)
         if model is None and group in self.aggregators and field:
+            canonical_json(value)  # refuses what a record cannot hold
             return canonical(value)
         if model is None or field not in model.model_fields:
             raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")
@@ -173,10 +188,18 @@ class _Planner:
                     self.errors.append(f"{path}: low must be below high, got {values.low} and {values.high}")
                 if values.log and values.low <= 0:
                     self.errors.append(f"{path}: low must be above 0 for a log range, got {values.low}")
-                space[key] = values.model_dump()
+                space[key] = values.model_dump() | {"kind": self._kind(key, values)}
             else:
                 space[key] = self._values(path, key, values)
         return space
+
+    def _kind(self, key: str, values: Range) -> str:
+        """Returns ``int`` or ``float``: the setting's type; of a user's own option, that of the range's ends."""
+        group, _, field = key.partition(".")
+        model = GROUPS.get(group) or AGGREGATORS.get(group)
+        if model is not None and field in model.model_fields:
+            return "float" if model.model_fields[field].annotation in (float, float | None) else "int"
+        return "int" if isinstance(values.low, int) and isinstance(values.high, int) else "float"
 
     def _values(self, path: str, key: str, values: Iterable[Any]) -> list[Any]:
         typed = [value for item in values for value in self._checked(path, key, item)]
@@ -238,10 +261,24 @@ class _Planner:
         for group, fields in GROUPS.items():
             keys = [key for key in fields.model_fields if _applies(f"{group}.{key}", layer, name)]
             settings[group] = {key: merged[f"{group}.{key}"] for key in keys}
-        heads, width = settings["model"].get("heads"), settings["model"]["hidden_channels"]
-        if heads and width and width % heads:
-            self.errors.append(f"model.hidden_channels: gat needs a multiple of its {heads} heads, got {width}")
         return settings
+
+    def _check_settings(self, settings: dict[str, Any], searched: dict[str, Any]) -> None:
+        """Notes combinations that no fit could be made of."""
+
+        def smallest_and_all(key: str) -> list[Any]:
+            values = searched.get(key, settings[key.partition(".")[0]].get(key.partition(".")[2]))
+            return values if isinstance(values, list) else [values["low"]] if isinstance(values, dict) else [values]
+
+        width = settings["model"]["hidden_channels"]
+        if isinstance(searched.get("model.heads"), dict):
+            self.errors.append("tune.space.model.heads: give a list of values; a width is a multiple of them")
+        else:
+            bad = [heads for heads in smallest_and_all("model.heads") if heads and width and width % heads]
+            self.errors += [f"model.hidden_channels: gat needs a multiple of its {n} heads, got {width}" for n in bad]
+        rate, floor = min(smallest_and_all("training.lr")), max(smallest_and_all("training.min_lr"))
+        if rate < floor:
+            self.errors.append(f"training.lr: {rate} is below training.min_lr ({floor}), where training ends")
 
     def _arm(
         self,
@@ -266,11 +303,12 @@ class _Planner:
         fixed = {key: value for key, value in (own | given).items() if _applies(key, layer, name)}
         searched = {key: value for key, value in space.items() if key not in fixed and _applies(key, layer, name)}
         settings = self._settings(layer, name, base, [own, given])
+        self._check_settings(settings, searched)
         splits = list(range(dataset["use"]))
         arm = {
             "layer": layer,
             "aggregator": name,
-            "class": self.aggregators[name]["class"],
+            **self.aggregators[name],
             "settings": settings,
             "space": searched,
             "tune_splits": splits[: tune.splits],

@@ -39,12 +39,17 @@ def read_record(path: Path) -> dict[str, Any]:
     """Reads a sealed record.
 
     Raises:
-        StudyError: If the file is not JSON or was changed after it was sealed.
+        StudyError: If the file cannot be read, is not JSON, or was changed after it was sealed.
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise StudyError(f"{path}: not a sealed record ({error}); delete it to have it made again") from error
+    try:
         broken = _seal({key: value for key, value in record.items() if key != SEAL}) != record[SEAL]
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (KeyError, AttributeError, TypeError) as error:
         raise StudyError(f"{path}: not a sealed record ({error}); delete it to have it made again") from error
     if broken:
         raise StudyError(f"{path}: changed after it was sealed; delete it to have it made again")

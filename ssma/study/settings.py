@@ -3,13 +3,27 @@
 Torch-free, so that a plan can check thousands of values in a second.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Share = Annotated[float, Field(gt=0, le=1)]
-Probability = Annotated[float, Field(ge=0, lt=1)]
-NotNegative = Annotated[float, Field(ge=0)]
+
+def _not_a_truth_value(value: Any) -> Any:
+    """Returns ``value``; Python takes true for the number 1, a study does not."""
+    if isinstance(value, bool):
+        raise ValueError("Input should not be true or false")
+    return value
+
+
+Number = BeforeValidator(_not_a_truth_value)
+Integer = Annotated[int, Number]
+PositiveInt = Annotated[int, Number, Field(gt=0)]
+NotNegativeInt = Annotated[int, Number, Field(ge=0)]
+PositiveFloat = Annotated[float, Number, Field(gt=0)]
+NotNegative = Annotated[float, Number, Field(ge=0)]
+Share = Annotated[float, Number, Field(gt=0, le=1)]
+Probability = Annotated[float, Number, Field(ge=0, lt=1)]
+Factor = Annotated[float, Number, Field(gt=0, lt=1)]
 
 
 class Strict(BaseModel):
@@ -77,9 +91,9 @@ class TrainingSettings(Strict):
     """Graphs in a step."""
     max_epochs: PositiveInt = 300
     """Cap on the epochs; the paper's code has none."""
-    plateau_factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    plateau_factor: Factor = 0.5
     """Factor of the learning rate on a plateau."""
-    plateau_patience: Annotated[int, Field(ge=0)] = 5
+    plateau_patience: NotNegativeInt = 5
     """Epochs without a better validation loss before the rate is cut."""
     min_lr: PositiveFloat = 1e-6
     """Training ends when the rate falls below this."""

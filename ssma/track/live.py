@@ -1,17 +1,16 @@
 """Logging while a study runs: what goes wrong with MLflow costs one warning and never a training."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 from ssma.errors import StudyError
 from ssma.study.paths import Results
+from ssma.study.records import write_atomic
 from ssma.track.store import mlflow_errors, tracking_uri
 from ssma.track.tracker import Tracker
 
 LOG = logging.getLogger("ssma.track")
-
-_failed: set[str] = set()
-"""Stores that failed in this process: they are not tried, and not warned about, again."""
 
 
 class NoTracker:
@@ -33,7 +32,8 @@ class NoTracker:
 class LiveTracker:
     """A tracker that turns itself off, with one warning, when its store fails. See ``Tracker`` for the methods."""
 
-    def __init__(self, tracker: Tracker, uri: str) -> None:
+    def __init__(self, results: Results, tracker: Tracker, uri: str) -> None:
+        self.results = results
         self.tracker: Tracker | NoTracker = tracker
         self.uri = uri
 
@@ -56,26 +56,42 @@ class LiveTracker:
             with mlflow_errors(self.uri):
                 getattr(self.tracker, method)(*arguments)
         except StudyError as error:
-            _give_up(self.uri, error)
+            _give_up(self.results, error)
             self.tracker = NoTracker()
 
 
 def open_tracker(results: Results, plan: dict[str, Any]) -> LiveTracker | NoTracker:
     """Returns the tracker that a study asks for.
 
-    A store that cannot be used costs less than ten seconds and one warning, and ``NoTracker`` is returned.
+    A store that cannot be used costs a study less than ten seconds and one warning: it is noted beside the results, and
+    later jobs get ``NoTracker`` at once.
     """
     track = plan["config"]["track"]
     uri = tracking_uri(results, track["uri"])
-    if not track["enabled"] or uri in _failed:
+    if not track["enabled"] or unusable(results):
         return NoTracker()
     try:
-        return LiveTracker(Tracker.open(results, uri, plan), uri)
+        return LiveTracker(results, Tracker.open(results, uri, plan), uri)
     except StudyError as error:
-        _give_up(uri, error)
+        _give_up(results, error)
         return NoTracker()
 
 
-def _give_up(uri: str, error: StudyError) -> None:
-    _failed.add(uri)
+def unusable(results: Results) -> str | None:
+    """Returns why the store was given up in this study, or None."""
+    note = _note(results)
+    return note.read_text(encoding="utf-8") if note.exists() else None
+
+
+def try_again(results: Results) -> None:
+    """Forgets that the store was given up."""
+    _note(results).unlink(missing_ok=True)
+
+
+def _note(results: Results) -> Path:
+    return results.store / "unusable"
+
+
+def _give_up(results: Results, error: StudyError) -> None:
+    write_atomic(_note(results), str(error).encode())
     LOG.warning("%s. Records are complete; run `ssma track` later to fill the store.", error)

@@ -4,11 +4,9 @@ The search is a row of slots, one per planned trial. A slot's hyperparameters fo
 number and the results before it, so a search that was killed ends as it would have without.
 """
 
-import fcntl
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,18 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from ssma.study.ids import seed_from
-from ssma.tune.space import Space, configurations, distributions
+from ssma.study.ids import canonical_json, seed_from
+from ssma.study.locks import exclusive
+from ssma.tune.space import Space, distributions, first_untried
 
 SLOT, OUTCOME = "slot", "outcome"
+STATES = {
+    "complete": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "diverged": TrialState.FAIL,
+    "timeout": TrialState.FAIL,
+}
+"""What a slot can end in for good."""
 RunFit = Callable[[dict[str, Any], int], dict[str, Any]]
 """(hyperparameters, split) -> fit record."""
 
@@ -65,29 +71,20 @@ def search(
         run_fit: Trains; finished fits are expected to come back from disk.
         after_trial: Called with each result.
     """
-    with _only_writer(journal), warnings.catch_warnings():
+    with exclusive(journal.with_suffix(".writer")), warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        journal.with_name(journal.name + ".lock").unlink(missing_ok=True)  # Optuna's own, left by a killed process
         study = _open(journal, search_id, direction, prune)
         results = []
         for slot in range(trials):
             trial = _finished(study, slot)
             if trial is None:
-                result = _run(study, _ask(study, search_id, space, slot, trials), slot, splits, run_fit)
+                result = _run(study, _ask(study, search_id, space, slot), slot, splits, run_fit)
             else:
                 result = _replay(trial, slot, splits, run_fit)
             results.append(result)
             after_trial(result)
         return results
-
-
-@contextmanager
-def _only_writer(journal: Path) -> Iterator[None]:
-    """Waits until no other process works on this search; what a killed one left locked is freed."""
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    with journal.with_suffix(".writer").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
-        yield
 
 
 def _open(journal: Path, search_id: str, direction: str, prune: bool) -> optuna.Study:
@@ -101,69 +98,76 @@ def _open(journal: Path, search_id: str, direction: str, prune: bool) -> optuna.
         load_if_exists=True,
     )
     for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):
-        log.info("trial %d was interrupted; it is closed and its slot runs again", trial.number)
-        study.tell(trial.number, state=TrialState.FAIL)
+        log.info("trial %d was interrupted; it is closed, and runs again unless it had ended", trial.number)
+        outcome, scores = trial.user_attrs.get(OUTCOME), list(trial.intermediate_values.values())
+        value = sum(scores) / len(scores) if outcome == "complete" else None
+        study.tell(trial.number, value, STATES.get(outcome, TrialState.FAIL))
     return study
 
 
 def _finished(study: optuna.Study, slot: int) -> FrozenTrial | None:
-    """Returns the trial that fills a slot: an outcome was noted, and it was not an error of code or machine."""
-    filled = [
-        trial
-        for trial in study.get_trials(deepcopy=False)
-        if trial.user_attrs.get(SLOT) == slot and trial.user_attrs.get(OUTCOME) in ("complete", "pruned", "diverged")
-    ]
-    return filled[0] if filled else None
+    """Returns the trial that fills a slot: its outcome was noted, and was not an error of code or machine."""
+    return next((trial for trial in _of_slot(study, slot) if trial.user_attrs.get(OUTCOME) in STATES), None)
 
 
-def _ask(study: optuna.Study, search_id: str, space: Space, slot: int, trials: int) -> Trial:
-    """Returns a new trial with the slot's hyperparameters; a slot that runs again gets those it had."""
-    spaces = distributions(space)
-    everything = configurations(space, trials)
-    before = [
-        t.params
-        for t in study.get_trials(deepcopy=False)
-        if t.user_attrs.get(SLOT) == slot and t.params.keys() == space.keys()
-    ]
-    fixed = everything[slot] if everything else before[-1] if before else {}
-    sampler = optuna.samplers.TPESampler(seed=seed_from(search_id, slot))
-    study.sampler = optuna.samplers.PartialFixedSampler(fixed, sampler) if fixed else sampler
+def _of_slot(study: optuna.Study, slot: int) -> list[FrozenTrial]:
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.user_attrs.get(SLOT) == slot]
+
+
+def _ask(study: optuna.Study, search_id: str, space: Space, slot: int) -> Trial:
+    """Returns a new trial with the slot's hyperparameters, which no other slot has tried if the space has more.
+
+    A slot that runs again gets what it had. Else TPE proposes; instead of a repetition, which would cost an arm a
+    trial, comes the next configuration of a random order.
+    """
+    spaces, seed = distributions(space), seed_from(search_id, slot)
+    before = [trial.params for trial in _of_slot(study, slot) if trial.params.keys() == space.keys()]
+    sampler = optuna.samplers.TPESampler(seed=seed)
+    study.sampler = optuna.samplers.PartialFixedSampler(before[-1], sampler) if before else sampler
     trial = study.ask(spaces)
+    if not before:
+        tried = {canonical_json(t.params) for other in range(slot) for t in _of_slot(study, other)}
+        fresh = first_untried(space, tried, seed) if canonical_json(trial.params) in tried else None
+        if fresh is not None:
+            study.tell(trial, state=TrialState.FAIL)
+            study.sampler = optuna.samplers.PartialFixedSampler(fresh, sampler)
+            trial = study.ask(spaces)
     trial.set_user_attr(SLOT, slot)
     return trial
 
 
 def _run(study: optuna.Study, trial: Trial, slot: int, splits: list[int], run_fit: RunFit) -> TrialResult:
     result = TrialResult(slot, dict(trial.params))
+    for split, record in _fits(result, splits, run_fit):
+        trial.report(record["validation"][record["metric"]], split)
+        if split != splits[-1] and trial.should_prune():
+            result.state = "pruned"
+            break
+    scores = result.scores("validation")
+    outcome = list(result.records.values())[-1]["status"] if result.state == "failed" else result.state
+    trial.set_user_attr(OUTCOME, outcome)
+    value = sum(scores.values()) / len(scores) if result.state == "complete" else None
+    study.tell(trial, value, STATES.get(outcome, TrialState.FAIL))
+    return result
+
+
+def _replay(trial: FrozenTrial, slot: int, splits: list[int], run_fit: RunFit) -> TrialResult:
+    """Returns the result of a finished trial from its fits' records; what was deleted of them is trained again."""
+    result = TrialResult(slot, dict(trial.params))
+    outcome = trial.user_attrs[OUTCOME]
+    seen = len(trial.intermediate_values) + (STATES[outcome] == TrialState.FAIL)
+    list(_fits(result, splits[:seen], run_fit))
+    if outcome == "pruned" and result.state == "complete":
+        result.state = "pruned"
+    return result
+
+
+def _fits(result: TrialResult, splits: list[int], run_fit: RunFit) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Trains split by split, notes the records, and yields good ones; the first that is not ends the trial."""
     for split in splits:
         record = run_fit(result.hyperparameters, split)
         result.records[split] = record
         if record["status"] != "ok":
             result.state, result.reason = "failed", f"split {split} {record['status']}: {record['reason']}"
-            trial.set_user_attr(OUTCOME, record["status"])
-            study.tell(trial, state=TrialState.FAIL)
-            return result
-        trial.report(record["validation"][record["metric"]], split)
-        if split != splits[-1] and trial.should_prune():
-            result.state = "pruned"
-            trial.set_user_attr(OUTCOME, "pruned")
-            study.tell(trial, state=TrialState.PRUNED)
-            return result
-    scores = result.scores("validation")
-    trial.set_user_attr(OUTCOME, "complete")
-    study.tell(trial, sum(scores.values()) / len(scores))
-    return result
-
-
-def _replay(trial: FrozenTrial, slot: int, splits: list[int], run_fit: RunFit) -> TrialResult:
-    """Returns the result of a finished trial from its fits' records."""
-    result = TrialResult(slot, dict(trial.params))
-    outcome = trial.user_attrs[OUTCOME]
-    for split in splits[: len(trial.intermediate_values) + (outcome == "diverged")]:
-        result.records[split] = run_fit(result.hyperparameters, split)
-    if outcome == "pruned":
-        result.state = "pruned"
-    elif outcome == "diverged":
-        last = splits[len(trial.intermediate_values)]
-        result.state, result.reason = "failed", f"split {last} diverged: {result.records[last]['reason']}"
-    return result
+            return
+        yield split, record

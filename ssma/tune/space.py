@@ -1,9 +1,12 @@
-"""Search spaces: from the plan's JSON to Optuna distributions and, for small ones, to a list of configurations."""
+"""Search spaces: from the plan's JSON to Optuna distributions, and to configurations that were not tried."""
 
-import itertools
+import math
+import random
 from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from ssma.study.ids import canonical_json
 
 Space = dict[str, list[Any] | dict[str, Any]]
 
@@ -16,15 +19,23 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 def _distribution(values: list[Any] | dict[str, Any]) -> BaseDistribution:
     if isinstance(values, list):
         return CategoricalDistribution(values)
-    ends = (values["low"], values["high"])
-    kind = IntDistribution if all(isinstance(end, int) for end in ends) else FloatDistribution
-    return kind(*ends, log=values["log"])
+    kind = IntDistribution if values["kind"] == "int" else FloatDistribution
+    return kind(values["low"], values["high"], log=values["log"])
 
 
-def configurations(space: Space, most: int) -> list[dict[str, Any]] | None:
-    """Returns all configurations of a space of choices if there are at most ``most``, else None."""
+def first_untried(space: Space, tried: set[str], seed: int) -> dict[str, Any] | None:
+    """Returns a configuration, random but for the seed, whose canonical JSON is not in ``tried``.
+
+    None if the space has a range, in which a repetition does not happen twice, or is used up.
+    """
     if any(not isinstance(values, list) for values in space.values()):
         return None
     keys = sorted(space)
-    found = list(itertools.islice(itertools.product(*(space[key] for key in keys)), most + 1))
-    return [dict(zip(keys, values, strict=True)) for values in found] if len(found) <= most else None
+    sizes = [len(space[key]) for key in keys]
+    if math.prod(sizes) <= len(tried):
+        return None
+    generator = random.Random(seed)
+    while True:
+        found = {key: space[key][generator.randrange(size)] for key, size in zip(keys, sizes, strict=True)}
+        if canonical_json(found) not in tried:
+            return found

@@ -2,10 +2,21 @@
 
 import cmath
 import math
+from functools import partial
 
 import pytest
 import torch
-from torch_geometric.nn import GATConv, GCNConv, GINConv, GPSConv, PNAConv, ResGatedGraphConv, SAGEConv, TransformerConv
+from torch_geometric.nn import (
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    GPSConv,
+    PNAConv,
+    ResGatedGraphConv,
+    SAGEConv,
+    TransformerConv,
+)
 from torch_geometric.nn.aggr import MultiAggregation
 
 from ssma.aggr import SSMAAggregation, use_aggregation
@@ -207,6 +218,33 @@ def test_dtype_of_the_result_is_that_of_the_messages(dtype):
     torch.testing.assert_close(out.float(), aggr.float()(messages.float(), INDEX), rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("selection", ["attention", "random"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_a_cast_module_and_inputs_of_another_dtype(selection, dtype):
+    messages = torch.randn(INDEX.numel(), 4)
+    module = SSMAAggregation(4, 2, selection).eval()
+    expected = module(messages, INDEX)
+    out = module(messages.to(dtype), INDEX)
+    assert out.dtype == dtype
+    torch.testing.assert_close(out.float(), expected, rtol=5e-2, atol=5e-2)
+    cast = module.to(dtype)(messages.to(dtype), INDEX)
+    assert cast.dtype == dtype
+    torch.testing.assert_close(cast.float(), expected, rtol=5e-2, atol=5e-2)
+
+
+def test_sparse_adjacency_and_features_of_two_widths():
+    torch.manual_seed(0)
+    x, edge_index = torch.randn(6, 8), torch.tensor([[0, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 3]])
+    conv = use_aggregation(GCNConv(8, 8), SSMAAggregation(8))
+    adjacency = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(7), (6, 6)).to_sparse_csr()
+    torch.testing.assert_close(conv(x, adjacency), conv(x, edge_index))
+    sage = use_aggregation(SAGEConv((8, 16), 8), SSMAAggregation(8, attention_channels=(8, 16)))
+    assert sage((torch.randn(6, 8), torch.randn(6, 16)), edge_index).shape == (6, 8)
+    narrow = use_aggregation(SAGEConv((8, 16), 8), SSMAAggregation(8))
+    with pytest.raises(ValueError, match="got target features of width 16"):
+        narrow((torch.randn(6, 8), torch.randn(6, 16)), edge_index)
+
+
 def test_every_way_to_call():
     torch.manual_seed(0)
     aggr = SSMAAggregation(4, 2).eval()
@@ -289,7 +327,7 @@ def test_drop_in_gps_and_pna():
 def test_flow_and_bipartite():
     torch.manual_seed(0)
     x, edge_index = torch.randn(10, 8), torch.randint(10, (2, 40))
-    for make in (lambda **a: GCNConv(8, 8, **a), lambda **a: SAGEConv(8, 8, **a)):
+    for make in (partial(kind, 8, 8) for kind in (GCNConv, SAGEConv, GATv2Conv, TransformerConv)):
         conv = use_aggregation(make(), SSMAAggregation(8))
         reverse = use_aggregation(make(flow="target_to_source"), SSMAAggregation(8))
         reverse.load_state_dict(conv.state_dict())

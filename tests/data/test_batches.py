@@ -39,17 +39,17 @@ def test_equals_pyg():
 @pytest.mark.parametrize(
     ("count", "size", "shuffled", "expected"),
     [
-        (33, 32, True, [33]),
+        (33, 32, True, [32, 1]),
         (33, 32, False, [32, 1]),
         (34, 32, True, [32, 2]),
-        (65, 32, True, [32, 33]),
+        (65, 32, True, [32, 32, 1]),
         (64, 32, True, [32, 32]),
         (1, 32, True, [1]),
         (3, 32, False, [3]),
     ],
 )
 def test_boundaries(count, size, shuffled, expected):
-    graphs, _ = Graphs.from_data_list(random_graphs(count))
+    graphs, _ = Graphs.from_data_list(graphs_of_sizes([2] * count))
     generator = torch.Generator().manual_seed(0) if shuffled else None
     batches = list(Batches(graphs, list(range(count)), size, "graph").epoch(generator))
     assert [batch.num_graphs for batch in batches] == expected
@@ -57,6 +57,29 @@ def test_boundaries(count, size, shuffled, expected):
     seen = torch.cat([batch.y for batch in batches]).tolist()
     assert sorted(seen) == list(range(count))
     assert (seen == list(range(count))) is (not shuffled or count == 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([1, 1, 1], [3]), ([3, 3, 3], [1, 1, 1]), ([1, 3, 3], None), ([1], [1])],
+)
+def test_a_batch_of_one_node_joins_another_in_training(sizes, expected):
+    """Batch norm cannot train on one row."""
+    graphs, _ = Graphs.from_data_list(graphs_of_sizes(sizes))
+    epoch = Batches(graphs, list(range(len(sizes))), 1, "graph")
+    for seed in range(5):
+        batches = list(epoch.epoch(torch.Generator().manual_seed(seed)))
+        assert sorted(torch.cat([batch.y for batch in batches]).tolist()) == list(range(len(sizes)))
+        if len(sizes) > 1:
+            assert min(batch.x.size(0) for batch in batches) > 1
+        if expected:
+            assert [batch.num_graphs for batch in batches] == expected
+    assert [batch.num_graphs for batch in epoch.epoch()] == [1] * len(sizes)
+
+
+def graphs_of_sizes(sizes):
+    empty = torch.empty(2, 0, dtype=torch.long)
+    return [Data(x=torch.ones(size, 1), edge_index=empty, y=torch.tensor([i])) for i, size in enumerate(sizes)]
 
 
 def test_the_generator_decides_the_order():

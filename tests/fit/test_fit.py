@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import pytest
@@ -110,6 +111,25 @@ def test_a_killed_fit_continues_as_if_nothing_had_happened(study, prepared, tmp_
     assert epochs == [3, 4, 5]
     assert comparable(resumed) == comparable(whole)
     assert list((tmp_path / "b").glob("fits/*/*.ckpt")) == []
+
+
+def test_an_unreadable_checkpoint_costs_its_epochs_only(study, prepared, tmp_path):
+    spec = spec_of(study, prepared)
+    checkpoint = Results(tmp_path).fit(fit_id(spec)).with_suffix(".ckpt")
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(b"half a file")
+    assert run.run_fit(Results(tmp_path), prepared, spec, CPU)["status"] == "ok"
+
+
+def test_test_data_that_cannot_be_measured_change_no_status(study, prepared, tmp_path):
+    """The search must not learn from the test set, not even that its metric is infinite."""
+    spec = spec_of(study, prepared)
+    x, owner = prepared.graphs.x.clone(), torch.repeat_interleave(torch.arange(33), prepared.graphs.node_ptr.diff())
+    x[torch.isin(owner, torch.tensor(prepared.splits[1]["test"]))] = 3e38
+    wild = dataclasses.replace(prepared, graphs=dataclasses.replace(prepared.graphs, x=x))
+    record = run.run_fit(Results(tmp_path), wild, spec, CPU)
+    assert (record["status"], record["test"]) == ("ok", {"loss": None, "accuracy": None})
+    assert record["validation"]["accuracy"] is not None
 
 
 def test_a_diverged_fit_has_no_numbers(study, prepared, tmp_path):

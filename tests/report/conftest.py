@@ -113,13 +113,16 @@ def card(fabric: Fabric) -> None:
     folder = fabric.results.data("MUTAG-1")
     write_record(
         folder / "card.json",
-        {"kind": "card", "label": "MUTAG", "level": "graph", "task": "multiclass", "metric": "accuracy",
+        {"kind": "card", "notes": ["made up"], "label": "MUTAG", "level": "graph", "task": "multiclass", "metric": "accuracy",
          "direction": "maximize", "num_outputs": 2, "num_graphs": 188, "num_edges": 7442,
          "nodes_per_graph": {"mean": 17.93, "min": 10, "max": 28}, "in_degree": {"mean": 2.21, "max": 4},
          "features": "node labels (one-hot)", "data_hash": "da7ada7ada7ada7a"},
     )  # fmt: skip
     split = {"train": [0, 1, 2, 3], "validation": [4], "test": [5, 6], "hash": "s"}
-    write_record(folder / "splits.json", {"kind": "splits", "splits": [split] * 3})
+    write_record(
+        folder / "splits.json",
+        {"kind": "splits", "folds": 3, "items": "graphs", "scheme": "shuffle", "seed": 0, "splits": [split] * 3},
+    )
 
 
 @pytest.fixture

@@ -191,6 +191,16 @@ def test_all_errors_at_once_with_their_path():
         ({"datasets": {"n": {"source": "tu", "fixed": {"aggregator": "sum"}}}}, "datasets.n.fixed.aggregator: name it in an ablation's"),
         ({"datasets": {"n/m": {"source": "tu"}}}, "datasets.n/m: a name has letters"),
         ({"splits": {"folds": 3, "use": 4}}, "splits.use is 4, but there are 3 folds"),
+        ({"ablations": {"a": {"axes": {"aggregator": [["sum"]]}}}}, "unknown aggregator ['sum']"),
+        ({"ablations": {"a": {"axes": {"ssma.kappa": [True]}}}}, "ablations.a.axes.ssma.kappa: Value error, Input should not be true or false"),
+        ({"seed": True}, "seed: Value error, Input should not be true or false"),
+        ({"splits": {"seed": -1}}, "splits.seed: Input should be greater than or equal to 0"),
+        ({"training": {"lr": 1e-7}, "tune": {}}, "training.lr: 1e-07 is below training.min_lr (1e-06)"),
+        ({"tune": {"space": {"training.lr": [0.1, 1e-7]}}}, "training.lr: 1e-07 is below training.min_lr"),
+        ({"tune": {"space": {"model.heads": [3, 8], "ssma.kappa": [2, 3]}}, "model": {"hidden_channels": 16}}, "gat needs a multiple of its 3 heads, got 16"),
+        ({"datasets": {"a_b": {"source": "tu"}, "a-b": {"source": "tu"}}}, "datasets.a_b: differs from another label in punctuation only"),
+        ({"ablations": {"arms": {"axes": {"ssma.kappa": [2]}}}}, "ablations.arms: the report has a table of this name"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: Out of range float values"),
     ],
 )  # fmt: skip
 def test_wrong_inputs_are_named(changes, message):
@@ -207,7 +217,13 @@ def test_types_guessed_by_a_command_line_are_converted_or_refused():
         parse_study(BASE | {"study": 1_2})
 
 
-def test_a_users_own_aggregator_is_part_of_the_id():
+def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    source = tmp_path / "pkg" / "module.py"
+    source.write_text("class Mine: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
     def ids(**options):
         mine = {"mine": {"class": "pkg.module.Mine", **options}}
         plan = plan_of(aggregators=mine, ablations={"a": {"axes": {"aggregator": ["mine"]}}}, tune={})
@@ -216,6 +232,13 @@ def test_a_users_own_aggregator_is_part_of_the_id():
     assert ids(p=2)[0] == "pkg.module.Mine"
     assert ids(p=2)[1] != ids(p=3)[1]
     assert ids(p=2)[2] == {"p": 2}
+    before = ids(p=2)[1]
+    source.write_text("class Mine: pass  # a comment\n")
+    assert ids(p=2)[1] == before
+    source.write_text("class Mine: x = 1\n")
+    assert ids(p=2)[1] != before
+    message = "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to its folder"
+    assert message in errors_of(aggregators={"mine": {"class": "nowhere.Mine"}})
 
 
 def test_the_schema_in_the_repository_is_that_of_the_typed_config():
@@ -265,6 +288,8 @@ def test_records_are_sealed(tmp_path):
     path.write_text(path.read_text()[:20])
     with pytest.raises(StudyError, match="not a sealed record"):
         read_record(path)
+    with pytest.raises(StudyError, match="cannot be read"):
+        read_record(tmp_path / "nowhere.json")
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_record(path, {"value": float("inf")})
 

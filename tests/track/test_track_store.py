@@ -14,7 +14,6 @@ from made_records import log_live, make_fit, make_plan, make_trial, write_arm
 
 from ssma.errors import StudyError
 from ssma.study.paths import Results
-from ssma.track import live
 from ssma.track.fill import fill
 from ssma.track.live import LiveTracker, NoTracker, open_tracker
 from ssma.track.store import artifact_folder, create_store, make_client, tracking_uri
@@ -241,8 +240,7 @@ def test_processes_at_once(results, tmp_path, count, made):
 
 
 @pytest.fixture
-def warnings_of(caplog, monkeypatch):
-    monkeypatch.setattr(live, "_failed", set())
+def warnings_of(caplog):
     return lambda: [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 

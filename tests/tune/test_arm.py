@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 
+import optuna
 import pytest
 
 from ssma.study.paths import Results
@@ -50,7 +51,8 @@ def tune(tmp_path, arm=ARM, train=None, direction="maximize"):
 def test_best_mean_validation_is_chosen(tmp_path):
     record = tune(tmp_path)
     assert record["chosen"] == {str(split): {"training.lr": 0.3} for split in range(3)}
-    assert [t["validation"] for t in record["trials"]] == pytest.approx([0.5, 0.7, 2.2 / 3, 1.25 / 3])
+    found = {t["hyperparameters"]["training.lr"]: t["validation"] for t in record["trials"]}
+    assert found == pytest.approx({0.1: 0.5, 0.2: 0.7, 0.3: 2.2 / 3, 0.4: 1.25 / 3})
 
 
 def test_best_validation_of_each_split_is_chosen(tmp_path):
@@ -101,7 +103,7 @@ def test_evaluation_uses_fresh_seeds_that_arms_share(tmp_path):
 
 
 def test_a_rerun_repeats_nothing_and_a_larger_budget_adds(tmp_path):
-    space = {"training.lr": {"low": 0.001, "high": 0.1, "log": True}}
+    space = {"training.lr": {"low": 0.001, "high": 0.1, "log": True, "kind": "float"}}
     asked = []
 
     def run(hyperparameters, split):
@@ -128,10 +130,48 @@ def test_a_rerun_repeats_nothing_and_a_larger_budget_adds(tmp_path):
     assert go(5, "b") == five
 
 
+def test_no_configuration_is_tried_twice_while_the_space_has_others(tmp_path):
+    """Otherwise an arm with a small space would lose trials that an arm with a large one has."""
+    space = {"training.lr": [0.1, 0.2, 0.3, 0.4], "model.dropout": [0.0, 0.1, 0.2]}
+
+    def run(hyperparameters, split):
+        return {"id": "x", "status": "ok", "metric": "m", "validation": {"m": 1.0}, "reason": None}
+
+    def go(trials, folder):
+        found = search(tmp_path / folder / "j", folder, space, trials, [0], "maximize", False, run)
+        return [tuple(sorted(result.hyperparameters.items())) for result in found]
+
+    for folder in ("a", "b", "c"):
+        six = go(6, folder)
+        assert len(set(six)) == 6
+        assert go(12, folder)[:6] == six
+        assert len(set(go(12, folder))) == 12
+
+
+def test_a_range_searches_what_its_setting_is(tmp_path):
+    def run(hyperparameters, split):
+        return {"id": "x", "status": "ok", "metric": "m", "validation": {"m": 1.0}, "reason": None}
+
+    for kind, whole in (("float", False), ("int", True)):
+        space = {"x": {"low": 1, "high": 4, "log": False, "kind": kind}}
+        found = search(tmp_path / kind / "j", "s", space, 5, [0], "maximize", False, run)
+        assert all(float(r.hyperparameters["x"]).is_integer() for r in found) is whole
+
+
+def test_deleted_records_are_trained_again_and_judged_again(tmp_path):
+    everything = {(lr, split) for lr in VALIDATION for split in range(3)}
+    assert tune(tmp_path)["status"] == "ok"
+    broken = tune(tmp_path, train=trainer(broken=everything))
+    assert (broken["status"], [t["state"] for t in broken["trials"]]) == ("failed", ["failed"] * 4)
+    some = tune(tmp_path, train=trainer(broken={(0.3, 2)}))
+    assert some["chosen"]["0"] == {"training.lr": 0.2}
+
+
 def test_diverged_trials_are_never_best_and_a_hopeless_search_says_why(tmp_path):
     record = tune(tmp_path / "a", train=trainer(broken={(0.3, 1)}))
     assert record["chosen"]["0"] == {"training.lr": 0.2}
-    assert record["trials"][2]["state"] == "failed"
+    failed = [t["hyperparameters"]["training.lr"] for t in record["trials"] if t["state"] == "failed"]
+    assert failed == [0.3]
     everything = {(lr, split) for lr in VALIDATION for split in range(3)}
     hopeless = tune(tmp_path / "b", train=trainer(broken=everything))
     assert hopeless["status"] == "failed"
@@ -176,9 +216,10 @@ def test_pruning_ends_a_bad_trial_and_it_is_never_best(tmp_path):
         "prune": True,
     }
     record = tune(tmp_path, arm, train)
-    assert [t["state"] for t in record["trials"]] == ["complete", "pruned"]
-    assert 2 <= len(record["trials"][1]["per_split"]) < 8
-    assert record["trials"][1]["validation"] is None
+    pruned = [t for t in record["trials"] if t["state"] == "pruned"]
+    assert [t["hyperparameters"] for t in pruned] == [{"training.lr": 0.2}]
+    assert 2 <= len(pruned[0]["per_split"]) < 8
+    assert pruned[0]["validation"] is None
     assert tune(tmp_path, arm, train)["trials"] == record["trials"]
 
 
@@ -192,14 +233,14 @@ def test_a_killed_search_ends_as_it_would_have(tmp_path):
         import os, signal, sys
         from pathlib import Path
         from ssma.tune.search import search
-        space = {"training.lr": {"low": 0.001, "high": 0.1, "log": True}, "model.dropout": [0.0, 0.1]}
+        space = {"training.lr": {"low": 0.001, "high": 0.1, "log": True, "kind": "float"}, "model.dropout": [0.0, 0.1]}
         def run(hp, split):
             done = Path(sys.argv[1], "count"); n = int(done.read_text()) if done.exists() else 0
             done.write_text(str(n + 1))
             if n + 1 == int(sys.argv[2]):
                 os.kill(os.getpid(), signal.SIGKILL)
             return {"id": "x", "status": "ok", "metric": "m", "validation": {"m": hp["training.lr"] + split}, "reason": None}
-        for r in search(Path(sys.argv[1], "j"), "s", space, 5, [0, 1], "maximize", False, run):
+        for r in search(Path(sys.argv[1], "j"), "s", space, 16, [0, 1], "maximize", False, run):
             print(r.state, sorted(r.hyperparameters.items()))
     """)
 
@@ -208,11 +249,38 @@ def test_a_killed_search_ends_as_it_would_have(tmp_path):
         command = [sys.executable, "-c", script, str(tmp_path / folder), str(kill_at)]
         return subprocess.run(command, capture_output=True, text=True, env=os.environ, check=False)
 
-    assert go("killed", 6).returncode == -signal.SIGKILL
+    assert go("killed", 25).returncode == -signal.SIGKILL
     resumed, whole = go("killed", 0), go("whole", 0)
     assert resumed.returncode == 0, resumed.stderr
     assert resumed.stdout == whole.stdout
-    assert resumed.stdout.count("complete") == 5
+    assert resumed.stdout.count("complete") == 16
+
+
+def test_a_kill_between_outcome_and_tell_changes_nothing_after_it(tmp_path, monkeypatch):
+    """Trials beyond TPE's random start depend on the values of those before."""
+    space = {"x": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
+
+    def run(hyperparameters, split):
+        value = -((hyperparameters["x"] - 0.3) ** 2)
+        return {"id": "x", "status": "ok", "metric": "m", "validation": {"m": value}, "reason": None}
+
+    def go(folder):
+        found = search(tmp_path / folder / "j", "s", space, 15, [0], "maximize", False, run)
+        return [result.hyperparameters for result in found]
+
+    whole, tell, told = go("whole"), optuna.Study.tell, []
+
+    def killed(self, *arguments, **options):
+        told.append(1)
+        if len(told) == 8:
+            raise KeyboardInterrupt
+        return tell(self, *arguments, **options)
+
+    monkeypatch.setattr(optuna.Study, "tell", killed)
+    with pytest.raises(KeyboardInterrupt):
+        go("killed")
+    monkeypatch.setattr(optuna.Study, "tell", tell)
+    assert go("killed") == whole
 
 
 def test_six_searches_start_together_on_one_journal(tmp_path):
@@ -221,7 +289,7 @@ def test_six_searches_start_together_on_one_journal(tmp_path):
         from pathlib import Path
         from ssma.tune.search import search
         run = lambda hp, s: {"id": "x", "status": "ok", "metric": "m", "validation": {"m": hp["training.lr"]}, "reason": None}
-        space = {"training.lr": {"low": 0.0, "high": 1.0, "log": False}}
+        space = {"training.lr": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
         print([r.hyperparameters for r in search(Path(sys.argv[1]), "s", space, 10, [0], "maximize", False, run)])
     """)
     jobs = [

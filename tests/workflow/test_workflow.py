@@ -198,14 +198,20 @@ def test_a_broken_arm_stops_no_other_and_is_shown(finished, tmp_path):
     status, output = go()
     assert status == 0, output
     assert "failed" not in (tmp_path / "reports/tiny/tables/aggregator.md").read_text()
+    (own / "mine.py").write_text(broken + "        raise ValueError('not today')\n")
+    assert go()[0] != 0
+    status, output = snakemake(tmp_path)
+    assert status == 0, output
+    assert "mine" not in (tmp_path / "reports/tiny/tables/aggregator.md").read_text()
 
 
-def test_a_deleted_or_absent_store_stops_nothing(tmp_path):
+def test_an_absent_store_stops_nothing_and_is_said_once(tmp_path):
     study = TINY | {"track": {"uri": "http://127.0.0.1:9"}, "ablations": {"a": {"axes": {"aggregator": ["sum"]}}}}
     status, output = snakemake(tmp_path, study=study)
     assert status == 0, output
-    log = next((tmp_path / "results/tiny/logs/tune").glob("*.log")).read_text()
-    assert log.count("run `ssma track` later") == 1
+    logs = "".join(path.read_text() for path in (tmp_path / "results/tiny/logs").glob("**/*.log"))
+    assert logs.count("run `ssma track` later") == 1
+    assert output.count("MLflow was not filled") == 1
     assert (tmp_path / "reports/tiny/index.html").exists()
 
 

@@ -8,7 +8,7 @@ sys.path.insert(0, str(workflow.basedir))
 from ssma.errors import StudyError
 from ssma.study.config import parse_study
 from ssma.study.cost import describe, plan_cost
-from ssma.study.ids import digest
+from ssma.study.ids import code_fingerprint, digest
 from ssma.study.jobs import free_dead_locks, prepare_jobs
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -21,7 +21,7 @@ except StudyError as error:
 
 RESULTS, REPORT = f"results/{PLAN['study']}", f"reports/{PLAN['study']}"
 DATASETS = {dataset["id"]: label for label, dataset in PLAN["datasets"].items()}
-PLAN_FILE = f"{RESULTS}/plan.json"
+PLAN_FILE, FRAME = f"{RESULTS}/plan.json", f"{RESULTS}/records.parquet"
 ARMS = {arm["id"]: PLAN["datasets"][arm["dataset"]]["id"] for arm in PLAN["arms"]}
 GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
 
@@ -29,7 +29,8 @@ shell.prefix(prepare_jobs(Path(workflow.basedir)))
 
 if workflow.is_main_process:
     free_dead_locks(Path(".snakemake"))
-    logger.info(describe(plan_cost(PLAN, Results(Path(RESULTS))), workflow.cores))
+    cores = workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
+    logger.info(describe(plan_cost(PLAN, Results(Path(RESULTS))), cores))
 
 
 wildcard_constraints:

@@ -2,7 +2,7 @@ rule collect:
     input:
         expand(rules.evaluate.output, arm=ARMS),
     output:
-        f"{RESULTS}/records.parquet",
+        FRAME,
     log:
         f"{RESULTS}/logs/collect.log",
     conda:
@@ -10,6 +10,7 @@ rule collect:
     params:
         plan=PLAN_FILE,
         content=digest(PLAN),
+        code=code_fingerprint(),
     shell:
         "python -P -m ssma collect {params.plan:q} > {log:q} 2>&1"
 
