@@ -7,8 +7,7 @@ BIN := .venv/bin
 .PHONY: study test lint ui clean
 
 study: .venv/ready
-	@$(BIN)/snakemake --cores $(CORES) --quiet rules --configfile $(STUDY); \
-	status=$$?; $(BIN)/ssma status $(STUDY); exit $$status
+	@$(BIN)/snakemake --cores $(CORES) --quiet rules --configfile $(STUDY)
 
 test: .venv/ready
 	@$(BIN)/ruff check .

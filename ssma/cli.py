@@ -188,13 +188,21 @@ def _status(options: argparse.Namespace) -> int:
     for record in failed:
         print(f"  {record['arm_id']}: {record['reason']}")
     if reason := unusable(results):
-        print(f"  MLflow was not filled: {reason}. Mend it and run: ssma track {options.plan}")
+        print(f"  MLflow was not filled: {reason}. Mend it and run: {_self()} track {options.plan}")
     out = options.out or Path("reports", plan["study"])
     if (out / "index.html").exists():
         for name, where in (("report", out / "index.html"), ("tables", out / "tables"), ("figures", out / "figures")):
             print(f"  {name:<8} {where}")
-        print(f"  {'mlflow':<8} ssma ui {options.plan}")
+        print(f"  {'mlflow':<8} {_self()} ui {options.plan}")
     return 0
+
+
+def _self() -> str:
+    """Returns how a user starts this command line from here."""
+    script = Path(sys.executable).with_name("ssma")
+    if not script.exists():
+        return f"{sys.executable} -m ssma"
+    return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
 def _show(options: argparse.Namespace) -> int:
