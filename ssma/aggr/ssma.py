@@ -86,8 +86,8 @@ class SSMAAggregation(Aggregation):
     ) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("kappa", kappa), ("heads", heads)):
-            if value < 1:
-                raise ValueError(f"SSMAAggregation got {name}={value} but expected at least 1")
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"SSMAAggregation got {name}={value!r} but expected a whole number, at least 1")
         for name, choice, allowed in (("selection", selection, Selection), ("compression_of", compression_of, Share)):
             if choice not in get_args(allowed):
                 raise ValueError(f"SSMAAggregation got {name}={choice!r} but expected one of {get_args(allowed)}")

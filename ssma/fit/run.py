@@ -33,6 +33,7 @@ from ssma.study.records import read_record, write_record
 CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
 
 log = logging.getLogger("ssma.fit")
+_traced: set[str] = set()  # errors whose traceback this process has shown: once is enough
 
 
 def pick_device(name: str) -> torch.device:
@@ -65,8 +66,11 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     try:
         outcome = _train(prepared, spec, device, checkpoint)
     except Exception as error:
-        log.exception("fit %s failed", path.stem)
-        outcome = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:1000]}
+        reason = str(error) if isinstance(error, StudyError) else f"{type(error).__name__}: {error}"
+        trace = None if isinstance(error, StudyError) or reason in _traced else error
+        _traced.add(reason)
+        log.error("fit %s failed: %s", path.stem, reason, exc_info=trace)
+        outcome = {"status": "failed", "reason": reason[:1000]}
     card = prepared.card
     empty = dict.fromkeys(
         ("best_epoch", "epochs", "train", "validation", "test", "history", "hidden_channels", "parameters", "model",

@@ -62,9 +62,9 @@ def class_fingerprint(dotted: str) -> str:
     """Returns a hash of the module of a class, blind to comments and docstrings; nothing is imported.
 
     Raises:
-        ValueError: If there is no such module on Python's path.
+        ValueError: If there is no such module on Python's path, or no such class in it.
     """
-    *parts, _ = dotted.split(".")
+    *parts, name = dotted.split(".")
     folders, origin = None, None
     for depth in range(len(parts)):
         spec = PathFinder.find_spec(".".join(parts[: depth + 1]), folders)
@@ -75,7 +75,14 @@ def class_fingerprint(dotted: str) -> str:
         folders, origin = spec.submodule_search_locations, spec.origin
     if origin is None or not origin.endswith(".py"):
         raise ValueError(f"the module of {dotted} has no Python source")
-    return digest(ast.dump(_bare(Path(origin))))
+    tree = _bare(Path(origin))
+    imports = [
+        alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    if name not in classes + imports and "*" not in imports:
+        raise ValueError(f"no class '{name}' in {origin}; it has {', '.join(classes) or 'none'}")
+    return digest(ast.dump(tree))
 
 
 def _bare(path: Path) -> ast.Module:

@@ -213,8 +213,12 @@ class _Planner:
             spec["name"] = spec["name"] or label
         splits = (data.splits or self.study.splits).model_dump()
         use = splits.pop("use")
+        path = f"datasets.{label}.splits" if data.splits else "splits"
         if use and use > splits["folds"]:
-            self.errors.append(f"datasets.{label}: splits.use is {use}, but there are {splits['folds']} folds")
+            self.errors.append(f"{path}.use: got {use}, but there are {splits['folds']} folds")
+        if self.study.tune.splits and self.study.tune.splits > (use or splits["folds"]):
+            count = use or splits["folds"]
+            self.errors.append(f"tune.splits: got {self.study.tune.splits}, but {label} has {count} splits")
         identity = {"spec": spec, "splits": splits}
         return {"id": f"{slug(label)}-{digest(identity)}", "label": label, **identity, "use": use or splits["folds"]}
 

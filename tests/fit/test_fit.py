@@ -132,6 +132,13 @@ def test_test_data_that_cannot_be_measured_change_no_status(study, prepared, tmp
     assert record["validation"]["accuracy"] is not None
 
 
+def test_a_budget_that_fits_nothing_is_said_without_a_traceback(study, prepared, tmp_path, caplog):
+    record = run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared, **{"model.budget": 20}), CPU)
+    assert record["status"] == "failed"
+    assert record["reason"].startswith("model.budget: 20 parameters are too few")
+    assert all(entry.exc_info is None for entry in caplog.records)
+
+
 def test_a_diverged_fit_has_no_numbers(study, prepared, tmp_path):
     record = run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared, **{"training.lr": 1e30}), CPU)
     assert record["status"] == "diverged"

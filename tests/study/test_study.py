@@ -190,7 +190,8 @@ def test_all_errors_at_once_with_their_path():
         ({"datasets": {"n": {"source": "synthetic", "task": "multilabel"}}}, "datasets.n.num_graphs: this key is required"),
         ({"datasets": {"n": {"source": "tu", "fixed": {"aggregator": "sum"}}}}, "datasets.n.fixed.aggregator: name it in an ablation's"),
         ({"datasets": {"n/m": {"source": "tu"}}}, "datasets.n/m: a name has letters"),
-        ({"splits": {"folds": 3, "use": 4}}, "splits.use is 4, but there are 3 folds"),
+        ({"splits": {"folds": 3, "use": 4}}, "splits.use: got 4, but there are 3 folds"),
+        ({"tune": {"splits": 11}}, "tune.splits: got 11, but MUTAG has 10 splits"),
         ({"ablations": {"a": {"axes": {"aggregator": [["sum"]]}}}}, "unknown aggregator ['sum']"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [True]}}}}, "ablations.a.axes.ssma.kappa: Value error, Input should not be true or false"),
         ({"seed": True}, "seed: Value error, Input should not be true or false"),
@@ -237,6 +238,8 @@ def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     assert ids(p=2)[1] == before
     source.write_text("class Mine: x = 1\n")
     assert ids(p=2)[1] != before
+    source.write_text("class Others: pass\n")
+    assert "no class 'Mine' in" in errors_of(aggregators={"mine": {"class": "pkg.module.Mine"}})
     message = "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to its folder"
     assert message in errors_of(aggregators={"mine": {"class": "nowhere.Mine"}})
 
