@@ -7,6 +7,7 @@ BIN := .venv/bin
 .PHONY: study test lint ui clean
 
 study: .venv/ready
+	@test -f $(STUDY) || { echo "STUDY=$(STUDY): there is no such file" >&2; exit 2; }
 	@$(BIN)/snakemake --cores $(CORES) --quiet rules --configfile $(STUDY)
 
 test: .venv/ready

@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 
     planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
     planner.add_argument("--write", type=Path, metavar="PLAN", help="also write the plan to this file")
-    planner.add_argument("--cores", type=int, default=os.cpu_count(), help="cores to estimate for")
+    planner.add_argument("--cores", type=_positive, default=os.cpu_count(), help="cores to estimate for")
     command("store", _store, "Create the MLflow store before jobs start.", "plan")
     command(
         "prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset"
@@ -61,7 +61,9 @@ def _parser() -> argparse.ArgumentParser:
         ("tune", _tune, "Search the hyperparameters of an arm."),
         ("evaluate", _evaluate, "Train an arm's chosen configuration with fresh seeds on every split."),
     ):
-        command(name, run, text, "plan", "arm").add_argument("--threads", type=int, default=1, help="torch's threads")
+        command(name, run, text, "plan", "arm").add_argument(
+            "--threads", type=_positive, default=1, help="torch's threads"
+        )
     command("collect", _collect, "Gather all records in one table (parquet).", "plan")
     reporter = command("report", _report, "Make the page, tables and figures from whatever records exist.", "plan")
     reporter.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to put them")
@@ -73,6 +75,12 @@ def _parser() -> argparse.ArgumentParser:
     command("schema", _schema, "Print the JSON Schema of a study file.")
     command("show", _show, "Show an arm, and the records behind its numbers.", "plan", "arm")
     return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number, at least 1")
+    return int(text)
 
 
 def _plan_path(text: str) -> Path:
@@ -136,7 +144,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     with job.watching(len(arm["splits"]) * arm["repeats"]) as watcher:
         record = evaluate_arm(job.results, arm, job.dataset_id, job.seed, job.train, watcher)
         watcher.finish(record["status"], record["reason"])
-    unfinished = [fit for fit in record["fits"] if fit["status"] in ("failed", "timeout")]
+    unfinished = [fit for fit in record["fits"] if fit["status"] == "failed"]
     for fit in unfinished:
         print(
             f"{arm['id']}: split {fit['split']} {fit['status']}: {fit['reason']}; it is tried again next time",
@@ -155,6 +163,7 @@ def _verdict(arm: dict[str, Any], record: dict[str, Any]) -> int:
 def _collect(options: argparse.Namespace) -> int:
     from ssma.report.frame import collect, write_frame
 
+    read_record(options.plan)
     results = Results(options.plan.parent)
     write_frame(collect(results), results.frame)
     return 0
@@ -163,6 +172,7 @@ def _collect(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from ssma.report.build import build
 
+    read_record(options.plan)
     build(Results(options.plan.parent), options.out)
     print(f"report: {options.out / 'index.html'}")
     return 0
@@ -187,6 +197,10 @@ def _status(options: argparse.Namespace) -> int:
     print(f"{plan['study']}: {len(records) - len(failed)} of {len(plan['arms'])} arms have a result")
     for record in failed:
         print(f"  {record['arm_id']}: {record['reason']}")
+    for dataset in plan["datasets"].values():
+        if not (results.data(dataset["id"]) / "card.json").exists():
+            log_file = results.root / "logs" / "prepare" / f"{dataset['id']}.log"
+            print(f"  data set {dataset['label']} is not prepared" + (f", see {log_file}" if log_file.exists() else ""))
     if reason := unusable(results):
         print(f"  MLflow was not filled: {reason}. Mend it and run: {_self()} track {options.plan}")
     out = options.out or Path("reports", plan["study"])

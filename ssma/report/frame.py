@@ -39,10 +39,11 @@ def collect(results: Results) -> "pandas.DataFrame":
 
     Nothing is dropped: a planned fit without a record has the status ``missing``; those of an arm whose tuning failed
     have ``failed`` and its reason; a trial that ended before its first fit has one row without a split; and an ``ok``
-    fit whose test metric is not finite counts as ``diverged``.
+    fit whose test metric is not finite counts as ``diverged``. A fit whose record was changed or cut short is
+    ``failed``, and its reason names the file.
 
     Raises:
-        StudyError: If there is no plan, or a record was changed or cut short; names the file.
+        StudyError: If there is no plan, or an arm's own record was changed or cut short; names the file.
     """
     plan = read_plan(results)
     metrics = _metrics(results, plan)
@@ -50,8 +51,11 @@ def collect(results: Results) -> "pandas.DataFrame":
     @cache
     def fit_row(fit_id: str) -> dict[str, Any]:
         path = results.fit(fit_id)
-        if path.exists():
-            return _from_fit(read_record(path))
+        try:
+            if path.exists():
+                return _from_fit(read_record(path))
+        except StudyError as error:
+            return {"fit": fit_id, "status": "failed", "reason": f"damaged record: {error}"}
         return {"fit": fit_id, "status": "missing", "reason": f"{path.relative_to(results.root)} is not there"}
 
     rows = []

@@ -15,11 +15,12 @@ LATEX = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry; ``arm`` is the id of the arm it came from, for pages that link."""
+    """One entry; ``arm`` is the id of the arm it came from, ``numbers`` are its mean, deviation and number of fits."""
 
     text: str
     bold: bool = False
     arm: str | None = None
+    numbers: tuple[float | None, float | None, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,23 @@ class Table:
         return "\n\n".join([self.caption, body, *self.notes]) + "\n"
 
     def csv(self) -> str:
-        """Returns the cells as shown, without caption and notes. For numbers in full read ``records.parquet``."""
+        """Returns the cells as shown, without caption and notes; those with numbers have these beside them in full."""
+        wide = [any(row[place].numbers for row in self.rows) for place in range(len(self.columns))]
+        header, lines = [], []
+        for name, numeric in zip(self.columns, wide, strict=True):
+            header += [name, *([f"{name}: {part}" for part in ("mean", "std", "n")] if numeric else [])]
+        for row in self.rows:
+            line: list[str | float | None] = []
+            for cell, numeric in zip(row, wide, strict=True):
+                line += [cell.text, *((cell.numbers or (None, None, None)) if numeric else ())]
+            lines.append(line)
         buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([cell.text for cell in row] for row in self.rows)
+        csv.writer(buffer, lineterminator="\n").writerows([header, *lines])
         return buffer.getvalue()
 
     def latex(self) -> str:
         """Returns a ``table`` that needs only the booktabs package."""
-        lines = [r"\begin{table}", r"\centering", rf"\caption{{{escape(self.caption)}}}"]
+        lines = [r"\begin{table}", r"\centering\small", rf"\caption{{{escape(self.caption)}}}"]
         lines += [rf"\label{{tab:{slug(self.name)}}}", rf"\begin{{tabular}}{{{'l' * len(self.columns)}}}", r"\toprule"]
         lines += [" & ".join(map(escape, self.columns)) + r" \\", r"\midrule"]
         for number, row in enumerate(self.rows):

@@ -90,7 +90,8 @@ def cell_of(
         return Cell(row["reason"] if row["reason"] in ("missing", "failed") else f"failed: {row['reason']}", arm=arm)
     count = row["n"] if row["n"] == row["planned"] else f"{row['n']}/{row['planned']}"
     text = f"{Metric(row['metric'], row['direction']).spread(row['mean'], row['std'])} ({count})"
-    return Cell(f"{text} †" if arm in biased else text, arm in bold, arm)
+    std = None if row["n"] < 2 or row["std"] != row["std"] else float(row["std"])
+    return Cell(f"{text} †" if arm in biased else text, arm in bold, arm, (float(row["mean"]), std, int(row["n"])))
 
 
 def _difference_text(difference: PairedDifference | None, metric: Metric | None) -> str:

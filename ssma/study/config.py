@@ -170,19 +170,39 @@ class Study(Strict):
     track: Track = Track()
 
 
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML's safe loader, but for a key that stands twice in a table, of which the first would be lost."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key '{twice}' stands twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def load_study(path: Path) -> Study:
     """Reads a study file (YAML).
 
     Raises:
         StudyError: If it cannot be read, or with every error in it and its path.
     """
+    return parse_study(read_study(path))
+
+
+def read_study(path: Path) -> dict[str, Any]:
+    """Returns the tables of a study file, as they are.
+
+    Raises:
+        StudyError: If it cannot be read, is not YAML, or has a key twice.
+    """
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        raw = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StudyError(f"{path}: cannot be read as a study file: {error}") from error
     if not isinstance(raw, dict):
         raise StudyError(f"{path}: a study file is a table of keys, got {type(raw).__name__}")
-    return parse_study(raw)
+    return raw
 
 
 def parse_study(raw: dict[str, Any]) -> Study:

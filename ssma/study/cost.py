@@ -12,6 +12,7 @@ from ssma.study.records import read_record
 # Fitted to `seconds_per_step` of the records of the default study and of MUTAG; only an order of magnitude elsewhere.
 STEP_SECONDS = {"sum": (2.0e-3, 3.0e-8), "ssma": (4.5e-3, 4.0e-7)}
 TYPICAL_WIDTH = 64
+JOB_SECONDS = 7.0  # start-up of an arm's two jobs: Python, torch, PyG, MLflow
 SAMPLE = 200  # records that are read for an estimate, so that a dry run stays quick
 TU_SIZES = {  # graphs and mean nodes, from the collection's own statistics
     "MUTAG": (188, 17.9), "PTC_MR": (344, 14.3), "ENZYMES": (600, 32.6), "PROTEINS": (1113, 39.1),
@@ -49,6 +50,7 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
         past = known.get((dataset["id"], arm["layer"], arm["aggregator"]))
         each = sum(past) / len(past) if past else _reference(arm, dataset, results)
         measured += bool(past)
+        seconds += JOB_SECONDS
         if each is None:
             unknown.add(arm["dataset"])
         else:
@@ -62,10 +64,10 @@ def describe(cost: Cost, cores: int) -> str:
     basis = (
         f"{cost.measured} of {cost.arms} arms by their own records, the others by reference steps up to the epoch cap"
     )
-    return (
-        f"{cost.arms} arms, {cost.trials} trials, {cost.fits} fits\n"
-        f"at most about {duration(cost.seconds / cores)} on {cores} cores{left_out} ({basis})"
-    )
+    counts = ", ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in
+                       ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))  # fmt: skip
+    where = f"{cores} core{'' if cores == 1 else 's'}"
+    return f"{counts}\nat most about {duration(cost.seconds / cores)} on {where}{left_out} ({basis})"
 
 
 def duration(seconds: float) -> str:

@@ -1,10 +1,14 @@
 """What the workflow needs from the machine: how jobs find package and Python, and no locks of runs that are dead."""
 
 import fcntl
+import json
 import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
+
+from ssma.study.paths import Results
 
 
 def prepare_jobs(package: Path) -> str:
@@ -41,3 +45,22 @@ def free_dead_locks(folder: Path) -> int:
         pass  # another run is alive, its locks are none of ours
     fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
+
+
+def forget_lost(results: Results, plan: dict[str, Any]) -> None:
+    """Removes the flags of arms whose records were deleted, so that Snakemake runs these arms again.
+
+    A flag says that a job ended well; records are what it left. Finished fits of such an arm are not repeated.
+    """
+    for arm in plan["arms"]:
+        chosen, evaluation = results.chosen(arm["id"]), results.evaluation(arm["id"])
+        flags = [results.arm(arm["id"]) / name for name in ("tuned", "evaluated")]
+        if not chosen.exists():
+            flags[0].unlink(missing_ok=True)
+        if flags[1].exists() and not (evaluation.exists() and _all_fits(results, evaluation)):
+            flags[1].unlink()
+
+
+def _all_fits(results: Results, evaluation: Path) -> bool:
+    fits = json.loads(evaluation.read_text(encoding="utf-8"))["fits"]
+    return all(results.fit(fit["id"]).exists() for fit in fits)

@@ -1,29 +1,34 @@
 """Fills the store from the records: what a live tracker missed, or everything into a new store."""
 
+import logging
 import sys
 from typing import Any
 
 from tqdm import tqdm
 
+from ssma.errors import StudyError
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 from ssma.track.store import mlflow_errors, tracking_uri
 from ssma.track.tracker import Tracker
 
+LOG = logging.getLogger("ssma.track")
+
 
 def fill(results: Results, plan: dict[str, Any]) -> dict[str, int]:
     """Logs every arm of the plan that left records; runs that are in the store already stay as they are.
 
-    Returns counts: ``arms``, ``trials`` and ``fits`` that the records hold, ``new_runs`` made in the store, and
-    ``missing_fits``, named by an arm but without a record. An arm that has no ``evaluation.json`` yet counts as
+    Returns counts: ``arms``, ``trials`` and ``fits`` that the records hold, ``new_runs`` made in the store,
+    ``missing_fits``, named by an arm but without a record, and ``damaged_fits``. An arm that has no ``evaluation.json``
+    yet counts as
     interrupted (KILLED) until its job, or the next call, says otherwise.
 
     Raises:
-        StudyError: If the store cannot be used or a record was changed.
+        StudyError: If the store cannot be used or an arm's own record was changed.
     """
     uri = tracking_uri(results, plan["config"]["track"]["uri"])
     tracker = Tracker.open(results, uri, plan)
-    counts = dict.fromkeys(("arms", "trials", "fits", "new_runs", "missing_fits"), 0)
+    counts = dict.fromkeys(("arms", "trials", "fits", "new_runs", "missing_fits", "damaged_fits"), 0)
     # disable=None: no bar where stderr is a file
     for arm in tqdm(plan["arms"], desc="ssma track", unit="arm", file=sys.stderr, disable=None):
         if results.chosen(arm["id"]).exists() or results.evaluation(arm["id"]).exists():
@@ -51,6 +56,14 @@ def _fill_arm(tracker: Tracker, results: Results, arm: dict[str, Any], counts: d
 
 
 def _read_fits(results: Results, ids: Any, counts: dict[str, int]) -> list[dict[str, Any]]:
-    paths = [results.fit(fit_id) for fit_id in ids]
-    counts["missing_fits"] += sum(not path.exists() for path in paths)
-    return [read_record(path) for path in paths if path.exists()]
+    found = []
+    for path in (results.fit(fit_id) for fit_id in ids):
+        if not path.exists():
+            counts["missing_fits"] += 1
+            continue
+        try:
+            found.append(read_record(path))
+        except StudyError as error:
+            counts["damaged_fits"] += 1
+            LOG.warning("left out: %s", error)
+    return found

@@ -82,6 +82,23 @@ def arm_run(plan: dict[str, Any], arm: dict[str, Any]) -> Run:
     )
 
 
+def arm_points(chosen: dict[str, Any], evaluation: dict[str, Any], fits: list[dict[str, Any]]) -> list[Point]:
+    """Returns an arm's own metrics: test and validation mean over its good evaluation fits, how many of these there
+    are, and the validation mean of the trial that was chosen (where it is one)."""
+    good = [fit for fit in fits if fit["status"] == "ok"]
+    numbers: dict[str, float | None] = {"fits.ok": len(good), "fits.planned": evaluation["planned"]}
+    for part in ("test", "validation") if good else ():
+        scores = [fit[part][fit["metric"]] for fit in good]
+        if None not in scores:
+            numbers[f"mean.{part}_{good[0]['metric']}"] = sum(scores) / len(scores)
+    numbers |= {"trials.complete": sum(trial["state"] == "complete" for trial in chosen["trials"])}
+    trials = {trial["number"]: trial["validation"] for trial in chosen["trials"]}
+    picked = set(chosen["chosen_trial"].values()) - {None}
+    if len(picked) == 1:
+        numbers[f"chosen.validation_{chosen['metric']}"] = trials[picked.pop()]
+    return _final(numbers, 0, max(map(_end, fits), default=None))
+
+
 def trial_run(arm: dict[str, Any], trial: dict[str, Any], fits: Iterable[dict[str, Any]]) -> Run:
     """Returns the run of one trial from its entry in ``chosen.json`` and the records of its fits.
 

@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
-from ssma.track.runs import FINAL_STATE, LONGEST_REASON, Run, arm_run, fit_run, trial_run
+from ssma.study.records import read_record
+from ssma.track.names import safe_name
+from ssma.track.runs import FINAL_STATE, LONGEST_REASON, Run, arm_points, arm_run, fit_run, trial_run
 from ssma.track.store import artifact_folder, create_store, make_client
 
 if TYPE_CHECKING:
@@ -70,15 +73,33 @@ class Tracker:
         Attaches ``chosen.json`` and ``evaluation.json``, so they must be written before; closes what was left open.
         """
         parent = self._parent(arm)
-        for path in (self.results.chosen(arm["id"]), self.results.evaluation(arm["id"])):
+        paths = [self.results.chosen(arm["id"]), self.results.evaluation(arm["id"])]
+        for path in paths:
             if path.exists():
                 self.client.log_artifact(parent, str(path))
+        if status == "ok" and all(path.exists() for path in paths):
+            self._summarise(parent, *map(read_record, paths))
         for run in chain.from_iterable(self._runs(arm["id"]).values()):
             if run.run_id == parent:
                 tags = {"ssma.status": status, "ssma.reason": (reason or "")[:LONGEST_REASON]}
                 self._close(run, tags, FINAL_STATE[status])
             elif run.state == OPEN:
                 self._close(run, {"ssma.status": "interrupted"}, "KILLED")
+
+    def _summarise(self, parent: str, chosen: dict[str, Any], evaluation: dict[str, Any]) -> None:
+        """Gives an arm's run what a list of arms is sorted by, and the hyperparameters that were chosen."""
+        from mlflow.entities import Metric, RunTag
+
+        paths = [self.results.fit(entry["id"]) for entry in evaluation["fits"]]
+        fits = [read_record(path) for path in paths if path.exists()]
+        points = arm_points(chosen, evaluation, fits)
+        same = {canonical_json(values): values for values in chosen["chosen"].values()}
+        picked = next(iter(same.values())) if len(same) == 1 else {}
+        self.client.log_batch(
+            parent,
+            metrics=[Metric(point.name, point.value, point.time, point.step) for point in points],
+            tags=[RunTag(f"chosen.{safe_name(key)}", str(value)) for key, value in picked.items()],
+        )
 
     def _parent(self, arm: dict[str, Any]) -> str:
         known = self._arms.get(arm["id"], {}).get(f"arm:{arm['id']}")

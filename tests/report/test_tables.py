@@ -125,6 +125,12 @@ def test_three_renderings_escape_what_they_must():
     table = Table("a_b", "50% & more_", ["x|y", "z (↑)"], [[Cell("a|b"), Cell("1.0 ± 0.1", bold=True)]], ["low_note"])
     assert "| a\\|b | **1.0 ± 0.1** |" in table.markdown()
     assert list(csv.reader(io.StringIO(table.csv()))) == [["x|y", "z (↑)"], ["a|b", "1.0 ± 0.1"]]
+    numeric = Table(
+        "t", "", ["a", "b"], [[Cell("x"), Cell("1.0 ± 0.1 (3)", numbers=(1.04, 0.1, 3))], [Cell("y"), Cell("-")]]
+    )
+    assert list(csv.reader(io.StringIO(numeric.csv()))) == [
+        ["a", "b", "b: mean", "b: std", "b: n"], ["x", "1.0 ± 0.1 (3)", "1.04", "0.1", "3"], ["y", "-", "", "", ""],
+    ]  # fmt: skip
     latex = table.latex()
     assert r"\caption{50\% \& more\_}" in latex and r"\textbf{1.0 $\pm$ 0.1} \\" in latex
     assert r"z ($\uparrow$)" in latex and r"low\_note" in latex and r"\label{tab:a-b}" in latex

@@ -101,10 +101,16 @@ def write_arm(results, arm):
     trials = [(make_trial(0, search), search), (make_trial(1, [], "failed"), [])]
     for record in search + fits:
         write_record(results.fit(record["id"]), record)
-    chosen = {"kind": "chosen", "arm_id": arm["id"], "status": "ok", "trials": [trial for trial, _ in trials]}
+    chosen = {
+        "kind": "chosen", "arm_id": arm["id"], "status": "ok", "metric": "accuracy",
+        "trials": [trial for trial, _ in trials], "chosen_trial": {"0": 0, "1": 0},
+        "chosen": {str(split): trials[0][0]["hyperparameters"] for split in (0, 1)},
+    }  # fmt: skip
     write_record(results.chosen(arm["id"]), chosen)
     entries = [{"id": fit["id"], "split": fit["spec"]["split"], "repeat": 0, "status": fit["status"]} for fit in fits]
-    evaluation = {"kind": "evaluation", "arm_id": arm["id"], "status": "ok", "reason": None, "fits": entries}
+    evaluation = {
+        "kind": "evaluation", "arm_id": arm["id"], "status": "ok", "reason": None, "fits": entries, "planned": 2,
+    }  # fmt: skip
     write_record(results.evaluation(arm["id"]), evaluation)
     return trials, fits
 

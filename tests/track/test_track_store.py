@@ -71,6 +71,12 @@ def test_live_logging_and_filling_say_the_same_once(results):
     assert params == {"ssma.kappa": "3", "ssma.note": "short", "model.num_layers": "4", "training.lr": "0.01"}
     assert tags["ssma.ablations"] == "first, main"
     assert tags["ssma.kind"] == "arm"
+    assert tags["chosen.training.lr"] == "0.01"
+    own = {metric: points[0][1] for metric, points in histories.items()}
+    assert own == {
+        "mean.test_accuracy": 0.8, "mean.validation_accuracy": 0.9, "chosen.validation_accuracy": 0.85, "fits.ok": 1,
+        "fits.planned": 2, "trials.complete": 1,
+    }  # fmt: skip
 
     name, status, tags, params, histories = logged[f"fit:{one}:0:0"]
     assert (name, status, tags["ssma.status"], tags["ssma.seed"]) == ("split 0 seed 0", "FINISHED", "ok", "123")
@@ -93,7 +99,14 @@ def test_live_logging_and_filling_say_the_same_once(results):
     assert histories["split_1.validation_accuracy"] == curve
     assert logged[f"trial:{one}:1"][1] == "FAILED"
 
-    assert fill(results, plan) == {"arms": 2, "trials": 4, "fits": 4, "new_runs": 0, "missing_fits": 0}
+    assert fill(results, plan) == {
+        "arms": 2,
+        "trials": 4,
+        "fits": 4,
+        "new_runs": 0,
+        "missing_fits": 0,
+        "damaged_fits": 0,
+    }
     assert runs_of(results) == logged
 
     # Another name for the same records: MLflow keeps the opened database of a deleted file.

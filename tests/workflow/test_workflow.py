@@ -131,6 +131,36 @@ def test_only_what_a_change_touches_runs_again(finished):
     assert "Nothing to be done" in snakemake(finished, "-n")[1]
 
 
+def test_a_deleted_record_is_made_again_with_the_same_numbers(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    folder = tmp_path / "copy"
+    evaluation = read(next((folder / "results/tiny/arms").glob("*/evaluation.json")))
+    record = folder / "results/tiny/fits" / evaluation["fits"][0]["id"][:2] / f"{evaluation['fits'][0]['id']}.json"
+    record.unlink()
+    assert jobs(snakemake(folder, "-n")[1])["evaluate"] == 1
+    status, output = snakemake(folder)
+    assert status == 0, output
+    assert numbers(folder) == numbers(finished)
+
+
+def test_a_damaged_record_is_shown_and_stops_no_report(finished, tmp_path):
+    shutil.copytree(finished / "results", tmp_path / "results")
+    evaluation = read(next((tmp_path / "results/tiny/arms").glob("*/evaluation.json")))
+    record = tmp_path / "results/tiny/fits" / evaluation["fits"][0]["id"][:2] / f"{evaluation['fits'][0]['id']}.json"
+    record.write_text(record.read_text().replace('"best_epoch"', '"worst_epoch"'))
+    for command in (["collect"], ["report", "--out", "out"], ["track"]):
+        found = subprocess.run(
+            [sys.executable, "-m", "ssma", command[0], "results/tiny/plan.json", *command[1:]], cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert found.returncode == 0, found.stderr
+    assert "1 damaged fits" in found.stdout
+    page = (tmp_path / "out/index.html").read_text()
+    assert "damaged record" in page
+    assert record.name in page
+    assert "(1/2)" in page
+
+
 def test_a_dry_run_imports_no_torch_and_says_the_cost(tmp_path):
     (tmp_path / "block").mkdir()
     (tmp_path / "block" / "torch.py").write_text("raise RuntimeError('torch was imported')\n")
@@ -221,6 +251,15 @@ def test_a_wrong_study_is_refused_before_anything_runs(tmp_path):
     assert "trainings: unknown key; did you mean 'training'?" in output
     assert "Traceback" not in output
     assert not (tmp_path / "results").exists()
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path):
+    arguments = command(tmp_path, "-n")
+    with (tmp_path / "study.yaml").open("a") as file:
+        file.write("layers: [gin]\n")
+    found = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode != 0
+    assert "the key 'layers' stands twice" in found.stdout + found.stderr
 
 
 def test_values_from_the_command_line_are_checked(tmp_path):

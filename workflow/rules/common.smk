@@ -6,15 +6,17 @@ from snakemake.logging import logger
 sys.path.insert(0, str(workflow.basedir))
 
 from ssma.errors import StudyError
-from ssma.study.config import parse_study
+from ssma.study.config import parse_study, read_study
 from ssma.study.cost import describe, plan_cost
 from ssma.study.ids import code_fingerprint, digest
-from ssma.study.jobs import free_dead_locks, prepare_jobs
+from ssma.study.jobs import forget_lost, free_dead_locks, prepare_jobs
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import write_record
 
 try:
+    for path in workflow.overwrite_configfiles:
+        read_study(Path(path))
     PLAN = make_plan(parse_study(config))
 except StudyError as error:
     raise WorkflowError(str(error))
@@ -29,6 +31,7 @@ shell.prefix(prepare_jobs(Path(workflow.basedir)))
 
 if workflow.is_main_process:
     free_dead_locks(Path(".snakemake"))
+    forget_lost(Results(Path(RESULTS)), PLAN)
     cores = workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
     logger.info(describe(plan_cost(PLAN, Results(Path(RESULTS))), cores))
 
