@@ -1,18 +1,15 @@
 """Fills the store from the records: what a live tracker missed, or everything into a new store."""
 
-import logging
 import sys
 from typing import Any
 
 from tqdm import tqdm
 
-from ssma.errors import StudyError
 from ssma.study.paths import Results
 from ssma.study.records import read_record
+from ssma.track.records import readable
 from ssma.track.store import mlflow_errors, tracking_uri
 from ssma.track.tracker import Tracker
-
-LOG = logging.getLogger("ssma.track")
 
 
 def fill(results: Results, plan: dict[str, Any]) -> dict[str, int]:
@@ -20,8 +17,7 @@ def fill(results: Results, plan: dict[str, Any]) -> dict[str, int]:
 
     Returns counts: ``arms``, ``trials`` and ``fits`` that the records hold, ``new_runs`` made in the store,
     ``missing_fits``, named by an arm but without a record, and ``damaged_fits``. An arm that has no ``evaluation.json``
-    yet counts as
-    interrupted (KILLED) until its job, or the next call, says otherwise.
+    yet counts as interrupted (KILLED) until its job, or the next call, says otherwise.
 
     Raises:
         StudyError: If the store cannot be used or an arm's own record was changed.
@@ -56,14 +52,9 @@ def _fill_arm(tracker: Tracker, results: Results, arm: dict[str, Any], counts: d
 
 
 def _read_fits(results: Results, ids: Any, counts: dict[str, int]) -> list[dict[str, Any]]:
-    found = []
-    for path in (results.fit(fit_id) for fit_id in ids):
-        if not path.exists():
-            counts["missing_fits"] += 1
-            continue
-        try:
-            found.append(read_record(path))
-        except StudyError as error:
-            counts["damaged_fits"] += 1
-            LOG.warning("left out: %s", error)
+    paths = [results.fit(fit_id) for fit_id in ids]
+    there = [path for path in paths if path.exists()]
+    found = readable(there)
+    counts["missing_fits"] += len(paths) - len(there)
+    counts["damaged_fits"] += len(there) - len(found)
     return found

@@ -14,6 +14,7 @@ from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 from ssma.track.names import safe_name
+from ssma.track.records import readable
 from ssma.track.runs import FINAL_STATE, LONGEST_REASON, Run, arm_points, arm_run, fit_run, trial_run
 from ssma.track.store import artifact_folder, create_store, make_client
 
@@ -90,8 +91,7 @@ class Tracker:
         """Gives an arm's run what a list of arms is sorted by, and the hyperparameters that were chosen."""
         from mlflow.entities import Metric, RunTag
 
-        paths = [self.results.fit(entry["id"]) for entry in evaluation["fits"]]
-        fits = [read_record(path) for path in paths if path.exists()]
+        fits = readable([self.results.fit(entry["id"]) for entry in evaluation["fits"]])
         points = arm_points(chosen, evaluation, fits)
         same = {canonical_json(values): values for values in chosen["chosen"].values()}
         picked = next(iter(same.values())) if len(same) == 1 else {}

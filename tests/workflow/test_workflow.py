@@ -183,10 +183,6 @@ def test_killed_in_the_middle_and_resumed_gives_the_same_numbers(finished, tmp_p
         assert run.poll() is None, "the study ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    second, output = snakemake(tmp_path)
-    assert second != 0
-    assert "Directory cannot be locked" in output
-    assert run.poll() is None
     os.killpg(run.pid, signal.SIGKILL)
     run.wait()
     assert not (tmp_path / "reports/tiny/index.html").exists()
@@ -196,6 +192,30 @@ def test_killed_in_the_middle_and_resumed_gives_the_same_numbers(finished, tmp_p
     assert numbers(tmp_path) == numbers(finished)
     assert all(path.stat().st_mtime_ns == before for path, before in kept.items())
     assert (tmp_path / "reports/tiny/index.html").exists()
+
+
+def test_a_second_start_is_refused_and_a_dead_run_blocks_nothing(tmp_path):
+    endless = TINY | {"training": {"max_epochs": 10**6, "plateau_patience": 10**6}}
+    run = subprocess.Popen(
+        command(tmp_path, study=endless), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 200
+        while not list(tmp_path.glob("results/tiny/fits/*/*.ckpt")):
+            assert run.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        status, output = snakemake(tmp_path, study=endless)
+        assert status != 0
+        assert "Directory cannot be locked" in output
+        assert run.poll() is None
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    assert list((tmp_path / ".snakemake/locks").iterdir())
+    status, output = snakemake(tmp_path, study=TINY)
+    assert status == 0, output
 
 
 def test_a_broken_arm_stops_no_other_and_is_shown(finished, tmp_path):
