@@ -1,5 +1,6 @@
 """The tables of an ablation: the comparison, and paired differences where there is one axis."""
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
@@ -89,9 +90,11 @@ def cell_of(
     if not row["n"]:
         return Cell(row["reason"] if row["reason"] in ("missing", "failed") else f"failed: {row['reason']}", arm=arm)
     count = row["n"] if row["n"] == row["planned"] else f"{row['n']}/{row['planned']}"
-    text = f"{Metric(row['metric'], row['direction']).spread(row['mean'], row['std'])} ({count})"
-    std = None if row["n"] < 2 or row["std"] != row["std"] else float(row["std"])
-    return Cell(f"{text} †" if arm in biased else text, arm in bold, arm, (float(row["mean"]), std, int(row["n"])))
+    metric = Metric(row["metric"], row["direction"])
+    text = f"{metric.spread(row['mean'], row['std'])} ({count})"
+    std = None if math.isnan(row["std"]) else float(row["std"]) * metric.factor
+    numbers = (float(row["mean"]) * metric.factor, std, int(row["n"]))
+    return Cell(f"{text} †" if arm in biased else text, arm in bold, arm, numbers)
 
 
 def _difference_text(difference: PairedDifference | None, metric: Metric | None) -> str:
