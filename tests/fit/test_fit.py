@@ -210,8 +210,6 @@ def test_the_rate_is_halved_on_a_plateau_and_training_ends_below_its_floor(prepa
 
 def test_metrics_do_not_depend_on_the_batch_size(prepared):
     torch.manual_seed(0)
-    network = torch.nn.Module()
-    network.forward = None
 
     class Mean(torch.nn.Module):
         def forward(self, batch):
