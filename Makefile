@@ -4,7 +4,7 @@ CORES ?= all
 STUDY ?= config.yaml
 BIN := .venv/bin
 
-.PHONY: study test lint ui clean
+.PHONY: study test ui bench clean
 
 study: .venv/ready
 	@test -f $(STUDY) || { echo "STUDY=$(STUDY): there is no such file" >&2; exit 2; }
@@ -18,6 +18,9 @@ test: .venv/ready
 
 ui: .venv/ready
 	@$(BIN)/ssma ui $(STUDY)
+
+bench: .venv/ready
+	@$(BIN)/ssma bench aggr
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=/path/to/python3.11")'

@@ -4,6 +4,7 @@ import argparse
 import gc
 import json
 import logging
+import math
 import os
 import signal
 import sys
@@ -74,13 +75,39 @@ def _parser() -> argparse.ArgumentParser:
     command("ui", _ui, "Open the MLflow UI on a study's store.", "plan").add_argument("--port", type=int, default=5000)
     command("schema", _schema, "Print the JSON Schema of a study file.")
     command("show", _show, "Show an arm, and the records behind its numbers.", "plan", "arm")
+    _add_bench(commands)
     return parser
+
+
+def _add_bench(commands: Any) -> None:
+    text = "Measure speed and memory on this machine."
+    benches = commands.add_parser("bench", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
+    text = "Time SSMA against the paper's formulation and against other layers."
+    aggr = benches.add_parser("aggr", help=text, description=text)
+    aggr.set_defaults(run=_bench_aggr)
+    aggr.add_argument("--out", type=Path, default=Path("reports", "bench"), metavar="FOLDER", help="where to write")
+    aggr.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: CPU, and CUDA if there")
+    aggr.add_argument("--threads", type=_positive, help="torch's threads, all cores by default")
+    aggr.add_argument("--quick", action="store_true", help="a small grid, in under a minute")
+    aggr.add_argument("--memory-share", type=_share, default=0.6, help="of the free memory, for one call")
+    aggr.add_argument("--time-cap", type=_positive, default=60, metavar="SECONDS", help="for one call")
+    aggr.add_argument("--budget", type=_positive, metavar="SECONDS", help="for the repeats of a cell (10; quick: 1)")
 
 
 def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number, at least 1")
     return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a number above 0, at most 1")
+    return share
 
 
 def _plan_path(text: str) -> Path:
@@ -240,6 +267,16 @@ def _ui(options: argparse.Namespace) -> int:
     arguments = ["ui", "--backend-store-uri", uri, "--workers", "1", "--port", str(options.port)]
     log.info("MLflow UI: http://localhost:%d", options.port)
     os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], os.environ | quiet)
+
+
+def _bench_aggr(options: argparse.Namespace) -> int:
+    with _imports():
+        from ssma.bench.command import bench_aggr
+        from ssma.bench.measure import Limits
+    limits = Limits(options.memory_share, options.time_cap, options.budget or (1 if options.quick else 10))
+    bench_aggr(options.out, options.device, options.threads, options.quick, limits)
+    print(f"benchmark: {options.out / 'aggr.md'}")
+    return 0
 
 
 def _schema(options: argparse.Namespace) -> int:

@@ -48,27 +48,37 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
         inner.aggr = None
         inner.aggr_module = aggr
         inner.fuse = False
-    if _show_node_features not in inner._propagate_forward_pre_hooks.values():
-        inner.register_propagate_forward_pre_hook(_show_node_features)
+    if not isinstance(inner.__dict__.get("propagate"), _Propagate):
+        inner.propagate = _Propagate(inner)
     return layer
 
 
-def _show_node_features(layer: MessagePassing, inputs: tuple[Tensor, Any, dict[str, Any]]) -> None:
-    """Hands what the layer propagates to the attention slots of its aggregation, for one call.
+class _Propagate:
+    """A layer's ``propagate`` that first hands what is propagated to the layer's SSMA aggregations, for one call.
 
-    A plain function, so that a layer with it can be copied and pickled.
+    Not a hook: PyG leaves hooks out under `torch.compile`. An object that knows its layer, so that it is copied and
+    pickled with it.
     """
-    edge_index, _, propagated = inputs
+
+    def __init__(self, layer: MessagePassing) -> None:
+        self.layer = layer
+
+    def __call__(self, edge_index: Any, size: Any = None, **propagated: Any) -> Tensor:
+        for module in self.layer.aggr_module.modules():
+            if isinstance(module, SSMAAggregation) and module.sees_features:
+                module.node_features = _node_features(self.layer.flow, edge_index, propagated)
+        return type(self.layer).propagate(self.layer, edge_index, size=size, **propagated)
+
+
+def _node_features(flow: str, edge_index: Any, propagated: dict[str, Any]) -> tuple[Tensor, Any, Tensor] | None:
+    """Returns features of sources and targets (or None), and the source of each message."""
     if is_sparse(edge_index):  # a transposed adjacency: rows are targets
         row, column = to_edge_index(edge_index)[0]
         edge_index = torch.stack([column, row])
     source, target = _first(propagated, SOURCES), _first(propagated, TARGETS)
     source = source[0] if isinstance(source, tuple | list) else source
     target = target[1] if isinstance(target, tuple | list) else target
-    source_row = 0 if layer.flow == "source_to_target" else 1
-    for module in layer.aggr_module.modules():
-        if isinstance(module, SSMAAggregation) and module.selection == "attention":
-            module.node_features = None if source is None else (source, target, edge_index[source_row])
+    return None if source is None else (source, target, edge_index[0 if flow == "source_to_target" else 1])
 
 
 def _first(propagated: dict[str, Any], names: tuple[str, ...]) -> Any:

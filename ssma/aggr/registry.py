@@ -1,29 +1,91 @@
-"""Aggregations by name."""
+"""Aggregations by name, and what is known of each."""
 
 import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from torch_geometric.nn.aggr import Aggregation, MaxAggregation, MeanAggregation, SumAggregation
+from torch import Tensor
+from torch_geometric.nn.aggr import Aggregation, MaxAggregation, MinAggregation, SumAggregation
 
+from ssma.aggr.basic import (
+    MeanAggregation,
+    MedianAggregation,
+    MulAggregation,
+    SoftmaxAggregation,
+    VPAAggregation,
+)
+from ssma.aggr.deep_sets import DeepSetsAggregation
+from ssma.aggr.f_mean import FMeanAggregation
+from ssma.aggr.pna import PNAAggregation
+from ssma.aggr.power_mean import PowerMeanAggregation
+from ssma.aggr.recurrent import GRUAggregation, LSTMAggregation
 from ssma.aggr.ssma import SSMAAggregation
+from ssma.aggr.std import StdAggregation
 
-PLAIN = {"sum": SumAggregation, "mean": MeanAggregation, "max": MaxAggregation}
+BY_WIDTH = ("in_channels", "heads")
+
+
+@dataclass(frozen=True)
+class AggregatorKind:
+    """An aggregation and its properties, with default options.
+
+    Args:
+        make: The class.
+        empty: Value of every feature of a node without neighbours; in words where it is a constant of the weights.
+        parameters: From the width of a message (of one head) to the number of trainable parameters; None where that
+            depends on options.
+        invariant: Whether the order of the neighbours is irrelevant.
+        takes: Which of ``in_channels``, ``heads`` and ``degrees`` the class is called with, beside its options.
+    """
+
+    make: Callable[..., Aggregation]
+    empty: float | str
+    parameters: Callable[[int], int] | None
+    invariant: bool = True
+    takes: tuple[str, ...] = ()
+
+
+def _none(d: int) -> int:
+    return 0
+
+
+AGGREGATORS = {
+    "sum": AggregatorKind(SumAggregation, 0.0, _none),
+    "mean": AggregatorKind(MeanAggregation, 0.0, _none),
+    "max": AggregatorKind(MaxAggregation, 0.0, _none),
+    "min": AggregatorKind(MinAggregation, 0.0, _none),
+    "mul": AggregatorKind(MulAggregation, 1.0, _none),
+    "std": AggregatorKind(StdAggregation, 0.0, _none),
+    "softmax": AggregatorKind(SoftmaxAggregation, 0.0, lambda d: 1),
+    "powermean": AggregatorKind(PowerMeanAggregation, 0.0, lambda d: 1),
+    "median": AggregatorKind(MedianAggregation, 0.0, _none),
+    "lstm": AggregatorKind(LSTMAggregation, 0.0, lambda d: 8 * d * d + 8 * d, invariant=False, takes=BY_WIDTH),
+    "gru": AggregatorKind(GRUAggregation, 0.0, lambda d: 6 * d * d + 6 * d, invariant=False, takes=BY_WIDTH),
+    "vpa": AggregatorKind(VPAAggregation, 0.0, _none),
+    "fmean": AggregatorKind(FMeanAggregation, "inverse of f at 0", lambda d: 43),
+    "deepsets": AggregatorKind(DeepSetsAggregation, "rho(0)", lambda d: 4 * (d * d + d), takes=BY_WIDTH),
+    "pna": AggregatorKind(PNAAggregation, "bias", lambda d: 12 * d * d + d, takes=(*BY_WIDTH, "degrees")),
+    "ssma": AggregatorKind(SSMAAggregation, "compressor(unit impulse)", None, takes=BY_WIDTH),
+}
+"""Name in a study -> what it is. Of a user's own class none of this is known."""
 
 
 def make_aggregation(
-    name: str, in_channels: int, heads: int = 1, path: str | None = None, **options: Any
+    name: str, in_channels: int, heads: int = 1, path: str | None = None, degrees: Tensor | None = None, **options: Any
 ) -> Aggregation:
     """Returns an aggregation for messages of a given width.
 
     Args:
-        name: ``sum``, ``mean``, ``max``, ``ssma``, or the user's name for ``path``.
+        name: A key of ``AGGREGATORS``, or the user's name for ``path``.
         in_channels: Width of a message (of one head).
         heads: Heads of a message.
         path: Dotted path of a user's class; it is called with ``in_channels``, ``heads`` and the options.
+        degrees: Histogram of the in-degrees of the training nodes, ``[largest + 1]``; only ``pna`` needs it.
         **options: Options of the aggregation.
 
     Raises:
-        ValueError: If there is no such aggregation.
+        ValueError: If there is no such aggregation, or its options or ``degrees`` are wrong.
         TypeError: If the class does not take these arguments or is no PyG `Aggregation`.
     """
     if path is not None:
@@ -32,8 +94,8 @@ def make_aggregation(
         if not isinstance(aggr, Aggregation):
             raise TypeError(f"{path} made a {type(aggr).__name__} but expected a torch_geometric.nn.aggr.Aggregation")
         return aggr
-    if name == "ssma":
-        return SSMAAggregation(in_channels, heads=heads, **options)
-    if name not in PLAIN:
-        raise ValueError(f"unknown aggregation {name!r}; expected one of {', '.join([*PLAIN, 'ssma'])}")
-    return PLAIN[name](**options)
+    if name not in AGGREGATORS:
+        raise ValueError(f"unknown aggregation {name!r}; expected one of {', '.join(AGGREGATORS)}")
+    kind = AGGREGATORS[name]
+    given = {"in_channels": in_channels, "heads": heads, "degrees": degrees}
+    return kind.make(**{key: given[key] for key in kind.takes}, **options)

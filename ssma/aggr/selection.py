@@ -1,10 +1,14 @@
 """Neighbour selection: a neighbourhood of any size becomes at most kappa slots."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch_geometric.utils import softmax
+from torch.nn.functional import embedding_bag
+from torch_geometric.utils import degree, softmax
 
-_MIX = 0x9E3779B97F4A7C15 - 2**64  # the golden ratio in 64 bits: an odd constant whose multiples spread evenly
+from ssma.aggr.opaque import opaque
 
 
 def position_in_group(index: Tensor, dim_size: int, order: Tensor) -> Tensor:
@@ -16,38 +20,60 @@ def position_in_group(index: Tensor, dim_size: int, order: Tensor) -> Tensor:
         order: A permutation of the elements, ``[E]``.
     """
     by_group = order[index[order].argsort(stable=True)]
-    sizes = index.bincount(minlength=dim_size)
+    sizes = degree(index, dim_size, torch.long)
     starts = sizes.cumsum(0) - sizes
     position = torch.empty_like(index)
     position[by_group] = torch.arange(index.numel(), device=index.device) - starts[index[by_group]]
     return position
 
 
-def random_slots(message: Tensor, index: Tensor, dim_size: int, kappa: int, training: bool) -> tuple[Tensor, Tensor]:
+def random_draw(index: Tensor, dim_size: int, kappa: int, training: bool) -> tuple[Tensor, Tensor]:
     """Draws at most kappa messages of every node, without replacement, each with the same probability.
 
-    Outside of training the draw is a fixed function of a message's place among those of its node, so that a node's
+    Outside of training the draw is fixed: messages at even distances among those of their node, so that a node's
     result depends neither on chance nor on what else is in the batch.
 
     Args:
-        message: Messages, ``[E, heads, channels]``.
         index: Target node of each message, ``[E]``.
         dim_size: Number of nodes.
         kappa: Number of slots.
         training: Whether to draw at random (from torch's default generator).
 
     Returns:
-        The slots ``[dim_size, kappa, heads, channels]``, zero where empty, and how many of a node's are filled,
+        The numbers of the messages, ``[kappa, dim_size]``, E where a slot is empty; and how many of a node's slots are
+        filled, ``[dim_size]``.
+    """
+    count = index.numel()
+    shuffled = torch.randperm(count, device=index.device) if training else None
+    if shuffled is None:
+        order = index.argsort(stable=True)
+    else:
+        order = shuffled.gather(0, index.gather(0, shuffled).argsort(stable=True))
+    sizes = degree(index, dim_size, torch.long)
+    slot = torch.arange(kappa, device=index.device).unsqueeze(1)
+    place = slot if training else torch.where(sizes > kappa, slot * sizes // kappa, slot)
+    filled = sizes.clamp(max=kappa)
+    chosen = torch.where(slot < filled, sizes.cumsum(0) - sizes + place, count)
+    return torch.cat([order, order.new_tensor([count])])[chosen], filled
+
+
+def random_slots(message: Tensor, index: Tensor, dim_size: int, kappa: int, training: bool) -> tuple[Tensor, Tensor]:
+    """Fills slots with the messages of a :func:`random_draw`, the same for all heads.
+
+    Args:
+        message: Messages, ``[E, heads, channels]``.
+        index: Target node of each message, ``[E]``.
+        dim_size: Number of nodes.
+        kappa: Number of slots.
+        training: Whether to draw at random.
+
+    Returns:
+        The slots ``[kappa, dim_size, heads, channels]``, zero where empty, and how many of a node's are filled,
         ``[dim_size]``.
     """
-    place = position_in_group(index, dim_size, torch.arange(index.numel(), device=index.device))
-    key = torch.rand(index.numel(), device=index.device) if training else (place + 1) * _MIX
-    rank = position_in_group(index, dim_size, key.argsort(stable=True))
-    kept = rank < kappa
-    slots = message.new_zeros(dim_size * kappa, *message.shape[1:])
-    slots = slots.index_copy(0, index[kept] * kappa + rank[kept], message[kept])
-    filled = index.bincount(minlength=dim_size).clamp(max=kappa)
-    return slots.view(dim_size, kappa, *message.shape[1:]), filled
+    chosen, filled = random_draw(index, dim_size, kappa, training)
+    padded = torch.cat([message, message.new_zeros(1, *message.shape[1:])])
+    return padded.index_select(0, chosen.flatten()).view(kappa, dim_size, *message.shape[1:]), filled
 
 
 def attention_slots(message: Tensor, score: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
@@ -60,11 +86,64 @@ def attention_slots(message: Tensor, score: Tensor, index: Tensor, dim_size: int
         dim_size: Number of nodes.
 
     Returns:
-        The slots ``[dim_size, kappa, heads, channels]`` and how many of a node's are filled, ``[dim_size]``: all
+        The slots ``[kappa, dim_size, heads, channels]`` and how many of a node's are filled, ``[dim_size]``: all
         of them, or none where a node has no messages.
     """
-    weight = softmax(score, index, num_nodes=dim_size, dim=0).transpose(1, 2)  # [E, kappa, heads]
-    weighted = weight.unsqueeze(-1) * message.unsqueeze(1)  # [E, kappa, heads, channels]
-    slots = weighted.new_zeros(dim_size, *weighted.shape[1:]).index_add(0, index, weighted)
-    filled = (index.bincount(minlength=dim_size) > 0) * score.size(-1)
-    return slots, filled
+    heads, kappa = score.shape[1:]
+    group = index if heads == 1 else (index.unsqueeze(1) * heads + torch.arange(heads, device=index.device)).flatten()
+    weight = softmax(score.permute(2, 0, 1).flatten(1), group, num_nodes=dim_size * heads, dim=1)
+    slots = _weighted_sums(weight, message.flatten(0, 1), group, dim_size * heads)
+    filled = (degree(index, dim_size, torch.long) > 0) * kappa
+    return slots.view(kappa, dim_size, *message.shape[1:]), filled
+
+
+def _sums(weight: Tensor, message: Tensor, group: Tensor, num_groups: int) -> Tensor:
+    """Sums messages ``[E, channels]`` by group, once for each row of weights ``[kappa, E]``.
+
+    Returns ``[kappa, num_groups, channels]``. No array of kappa times E times channels exists, forward or backward.
+    """
+    kappa, count = weight.shape
+    sizes = degree(group, num_groups, torch.long)
+    starts = (sizes.cumsum(0) - sizes) + torch.arange(kappa, device=group.device).unsqueeze(1) * count
+    if group.device.type == "cpu" and bool((group[1:] >= group[:-1]).all()):  # sorted, as the batches of a study are
+        order = torch.arange(count)
+    else:
+        order = group.argsort(stable=True)
+        weight = weight[:, order]
+    sums = embedding_bag(
+        order.repeat(kappa), message, starts.flatten(), mode="sum", per_sample_weights=weight.flatten()
+    )
+    return sums.view(kappa, num_groups, message.size(1))
+
+
+def _sums_backward(grad: Tensor, weight: Tensor, message: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
+    kappa, count = weight.shape
+    rows = group.unsqueeze(1) + torch.arange(kappa, device=group.device) * grad.size(1)
+    starts = torch.arange(count, device=group.device) * kappa
+    message_grad = embedding_bag(
+        rows.flatten(), grad.flatten(0, 1), starts, mode="sum", per_sample_weights=weight.t().flatten()
+    )
+    weight_grad, taken = torch.empty_like(weight), torch.empty_like(message)
+    for slot in range(kappa):
+        torch.index_select(grad[slot], 0, group, out=taken)
+        torch.sum(taken.mul_(message), 1, out=weight_grad[slot])
+    return weight_grad, message_grad
+
+
+def _save(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:3])
+
+
+def _gradients(ctx: Any, grad: Tensor, backward: Callable) -> tuple:
+    return *backward(grad, *ctx.saved_tensors), None, None
+
+
+def _shape(weight, message, group, num_groups):
+    return weight.new_empty(weight.size(0), num_groups, message.size(1))
+
+
+def _shapes(grad, weight, message, group):
+    return torch.empty_like(weight), torch.empty_like(message)
+
+
+_weighted_sums = opaque("ssma::weighted_sums", _sums, _sums_backward, _save, _gradients, _shape, _shapes)

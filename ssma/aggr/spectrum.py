@@ -1,6 +1,7 @@
-"""The Fourier side of SSMA: spectra of slots and of the compressor's weights.
+"""The Fourier side of SSMA: what turns slots into spectra, and the compressor's weights in the Fourier domain.
 
-All signals are real, so half of the second frequency axis is enough, and the first is complete.
+All signals are real, so half of the second frequency axis is enough, and the first is complete. Complex matrices are
+real ones here, with real and imaginary parts of a column in turn.
 """
 
 import math
@@ -12,7 +13,7 @@ from torch import Tensor
 def roots_of_unity(count: int, size: int, like: Tensor) -> Tensor:
     """Returns ``exp(-2 pi i k / size)`` for k = 0..count-1, complex, ``[count]``."""
     angle = torch.arange(count, dtype=torch.float64, device=like.device) * (-2 * math.pi / size)
-    return torch.polar(torch.ones_like(angle), angle).to(like.dtype.to_complex())
+    return torch.complex(angle.cos().to(like.dtype), angle.sin().to(like.dtype))
 
 
 def half(size: int) -> int:
@@ -20,38 +21,23 @@ def half(size: int) -> int:
     return size // 2 + 1
 
 
-def signal_spectrum(slots: Tensor, size: int) -> Tensor:
-    """Returns the Fourier transform of slots padded to ``size`` values, as one matrix product.
+def transform_matrix(channels: int, size: int, like: Tensor) -> Tensor:
+    """Returns the Fourier transform of ``channels`` values padded to ``size``, ``[channels, half(size) * 2]``."""
+    place, frequency = (torch.arange(count, device=like.device) for count in (channels, half(size)))
+    basis = roots_of_unity(size, size, like)[torch.outer(place, frequency) % size]
+    return torch.view_as_real(basis).flatten(1)
+
+
+def transformed_map(weight: Tensor) -> Tensor:
+    """Returns linear maps to the signal domain, followed by a 2D transform, as one matrix.
 
     Args:
-        slots: Real slots, ``[..., d]``.
-        size: Length of the transform, at least d.
+        weight: The maps, ``[rows, m1, m2]``.
 
     Returns:
-        Complex, ``[..., half(size)]``.
+        ``[rows, m1 * half(m2) * 2]``.
     """
-    place, frequency = (torch.arange(count, device=slots.device) for count in (slots.size(-1), half(size)))
-    basis = roots_of_unity(size, size, slots)[torch.outer(place, frequency) % size]
-    return _apply(slots, basis)
-
-
-def linear_map_spectrum(slots: Tensor, weight: Tensor) -> Tensor:
-    """Returns the 2D spectrum of linearly mapped slots, by transforming the map instead of the slots.
-
-    Args:
-        slots: Real slots, ``[..., d]``.
-        weight: The map, ``[d, m1, m2]``.
-
-    Returns:
-        Complex, ``[..., m1, half(m2)]``.
-    """
-    spectrum = torch.fft.rfft2(weight)
-    return _apply(slots, spectrum.flatten(1)).unflatten(-1, spectrum.shape[1:])
-
-
-def _apply(x: Tensor, matrix: Tensor) -> Tensor:
-    """Multiplies a real tensor ``[..., d]`` with a complex matrix ``[d, b]``."""
-    return torch.view_as_complex((x @ torch.view_as_real(matrix).flatten(1)).unflatten(-1, (-1, 2)))
+    return torch.view_as_real(torch.fft.rfft2(weight)).flatten(1)
 
 
 def transformed_weight(weight: Tensor) -> Tensor:

@@ -1,19 +1,25 @@
 """Sequential Signal Mixing Aggregation."""
 
 import math
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import Linear, Parameter
+from torch.nn.functional import pad
 from torch_geometric.nn.aggr import Aggregation
 
-from ssma.aggr.product import CompressedProduct
+from ssma.aggr.product import compressed_product
 from ssma.aggr.selection import attention_slots, random_slots
-from ssma.aggr.spectrum import linear_map_spectrum, roots_of_unity, signal_spectrum, transformed_weight
+from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_map, transformed_weight
 
-Selection = Literal["attention", "random"]
-Share = Literal["parameters", "rank"]
+CHOICES = {
+    "selection": ("attention", "random"),
+    "compression_of": ("parameters", "rank"),
+    "mixing": ("convolution", "product", "sum"),
+    "normalisation": ("geometric", "none", "log"),
+    "slots_from": ("messages", "features"),
+}
 
 
 class SSMAAggregation(Aggregation):
@@ -37,7 +43,8 @@ class SSMAAggregation(Aggregation):
     Neither the arrays nor their transforms are computed node by node: the transform of step 2 has a closed form and
     that of step 4 is applied to the compressor's weights.
 
-    A node without messages gets a constant, the compressor applied to the unit impulse (the empty product). The
+    A node without messages gets a constant, the compressor applied to the unit impulse (the empty product). No
+    magnitude, zero included, makes a result or a gradient infinite, unless ``normalisation="none"`` asks for it. The
     inner part runs in float32 (float64 for float64 inputs); the result has the dtype of the messages. The result
     does not depend on the order of a node's messages, except in random selection where a node has more than kappa.
 
@@ -47,11 +54,13 @@ class SSMAAggregation(Aggregation):
 
     .. code-block:: python
 
+        import torch
         from torch_geometric.nn import GCNConv
         from ssma.aggr import SSMAAggregation, use_aggregation
 
+        x, edge_index = torch.randn(3, 64), torch.tensor([[0, 1, 2, 2], [1, 0, 0, 1]])
         conv = use_aggregation(GCNConv(64, 64), SSMAAggregation(in_channels=64, kappa=4))
-        out = conv(x, edge_index)
+        out = conv(x, edge_index)  # [3, 64]
 
     Args:
         in_channels: Width :math:`d` of a message (of one head).
@@ -66,6 +75,12 @@ class SSMAAggregation(Aggregation):
             ceil(compression * m), as in the paper's text.
         attention_channels: Width of the node features that the attention scores see, all heads together, of source
             and target where they differ; ``heads * in_channels`` by default.
+        mixing: How step 3 combines the arrays of the slots: ``"convolution"`` (the paper's), or, for ablations,
+            ``"product"``, element by element without a transform, or ``"sum"``. The compressor is the same.
+        normalisation: Magnitude of the product: ``"geometric"`` (the paper's), or, for ablations, ``"none"``, which
+            gives the polynomial's coefficients themselves and overflows as they do, or ``"log"``, log(1 + magnitude).
+        slots_from: What is selected: ``"messages"`` (the paper's), or ``"features"``, what the layer propagates of
+            the source nodes, before weights, attention and edge features make messages of it.
 
     Shapes:
         - **input:** messages :math:`(E, d)`, :math:`(E, heads \cdot d)` or :math:`(E, heads, d)`
@@ -76,21 +91,30 @@ class SSMAAggregation(Aggregation):
         self,
         in_channels: int,
         kappa: int = 4,
-        selection: Selection = "attention",
+        selection: Literal["attention", "random"] = "attention",
         compression: float = 0.25,
         heads: int = 1,
         learn_affine: bool = False,
         temperature: float = 1.0,
-        compression_of: Share = "parameters",
+        compression_of: Literal["parameters", "rank"] = "parameters",
         attention_channels: int | tuple[int, int] | None = None,
+        mixing: Literal["convolution", "product", "sum"] = "convolution",
+        normalisation: Literal["geometric", "none", "log"] = "geometric",
+        slots_from: Literal["messages", "features"] = "messages",
     ) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("kappa", kappa), ("heads", heads)):
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"SSMAAggregation got {name}={value!r} but expected a whole number, at least 1")
-        for name, choice, allowed in (("selection", selection, Selection), ("compression_of", compression_of, Share)):
-            if choice not in get_args(allowed):
-                raise ValueError(f"SSMAAggregation got {name}={choice!r} but expected one of {get_args(allowed)}")
+        choices = (selection, compression_of, mixing, normalisation, slots_from)
+        for (name, allowed), choice in zip(CHOICES.items(), choices, strict=True):
+            if choice not in allowed:
+                raise ValueError(f"SSMAAggregation got {name}={choice!r} but expected one of {', '.join(allowed)}")
+        if mixing == "sum" and normalisation != "geometric":
+            raise ValueError(
+                f"SSMAAggregation got normalisation={normalisation!r} with mixing='sum', which has no product to "
+                f"normalise; leave normalisation at its default"
+            )
         if not 0 < compression <= 1:
             raise ValueError(f"SSMAAggregation got compression={compression} but expected 0 < compression <= 1")
         if temperature <= 0:
@@ -103,6 +127,9 @@ class SSMAAggregation(Aggregation):
         self.learn_affine = learn_affine
         self.temperature = temperature
         self.compression_of = compression_of
+        self.mixing = mixing
+        self.normalisation = normalisation
+        self.slots_from = slots_from
         self.m1 = kappa + 1
         self.m2 = kappa * (in_channels - 1) + 1
         self.rank = self._rank()
@@ -124,6 +151,11 @@ class SSMAAggregation(Aggregation):
         self.node_features: tuple[Tensor, Tensor | None, Tensor] | None = None
         self.reset_parameters()
 
+    @property
+    def sees_features(self) -> bool:
+        """Whether a layer has something to show: what it propagates."""
+        return self.selection == "attention" or self.slots_from == "features"
+
     def _rank(self) -> int | None:
         if self.compression == 1:
             return None
@@ -138,11 +170,9 @@ class SSMAAggregation(Aggregation):
             _uniform(self.expand, self.rank)
         if self.affine_weight is not None:
             with torch.no_grad():
-                self.affine_weight.zero_()
-                diagonal = torch.arange(self.in_channels, device=self.affine_weight.device)
-                self.affine_weight[diagonal, 0, diagonal] = -1
-                self.affine_bias.zero_()
-                self.affine_bias[1, 0] = 1
+                arrays = _constant_affine(self.affine_weight)
+                self.affine_weight.copy_(arrays[:-1])
+                self.affine_bias.copy_(arrays[-1])
         for score in (self.source_score, self.target_score):
             if score is not None:
                 score.reset_parameters()
@@ -169,15 +199,18 @@ class SSMAAggregation(Aggregation):
         message = self._as_heads(x, dim)
         if ptr is not None:
             dim_size = ptr.numel() - 1
-            index = torch.arange(dim_size, device=x.device).repeat_interleave(ptr.diff())
+            index = torch.arange(dim_size, device=x.device).repeat_interleave(ptr.diff(), output_size=x.size(0))
+        if index.numel() != x.size(0):
+            raise ValueError(f"SSMAAggregation got {x.size(0)} messages but an index of {index.numel()} targets")
         if dim_size is None:
             dim_size = int(index.max()) + 1 if index.numel() else 0
         with torch.autocast(x.device.type, enabled=False):
             inner = message if message.dtype == torch.float64 else message.float()
+            content = inner if self.slots_from == "messages" else self._source_features(inner, features)
             if self.selection == "random":
-                slots, filled = random_slots(inner, index, dim_size, self.kappa, self.training)
+                slots, filled = random_slots(content, index, dim_size, self.kappa, self.training)
             else:
-                slots, filled = attention_slots(inner, self._scores(inner, index, features), index, dim_size)
+                slots, filled = attention_slots(content, self._scores(inner, index, features), index, dim_size)
             out = self._mix(slots, filled)
         return out.to(x.dtype).view(dim_size, *x.shape[1:])
 
@@ -194,6 +227,21 @@ class SSMAAggregation(Aggregation):
                 f"in_channels={self.in_channels}; build it with the heads and the width of the layer's messages"
             )
         return x.view(-1, self.heads, self.in_channels)
+
+    def _source_features(self, message: Tensor, features: tuple[Tensor, Tensor | None, Tensor] | None) -> Tensor:
+        """Returns the source node's features in place of each message, ``[E, heads, channels]``."""
+        if features is None:
+            raise ValueError(
+                "SSMAAggregation got messages without node features but slots_from='features' expected those of a "
+                "layer; put it into one with use_aggregation(layer, aggr)"
+            )
+        source, _, source_index = features
+        if source[0].numel() != message[0].numel():
+            raise ValueError(
+                f"SSMAAggregation got source features of width {source[0].numel()} but slots_from='features' expected "
+                f"the width of the messages, {message[0].numel()}; use slots_from='messages' in this layer"
+            )
+        return source.to(message.dtype)[source_index].view_as(message)
 
     def _scores(self, message: Tensor, index: Tensor, features: tuple[Tensor, Tensor | None, Tensor] | None) -> Tensor:
         """Returns attention scores, ``[E, heads, kappa]``."""
@@ -218,46 +266,72 @@ class SSMAAggregation(Aggregation):
         return torch.nn.functional.linear(x, linear.weight.to(dtype), linear.bias.to(dtype))
 
     def _mix(self, slots: Tensor, filled: Tensor) -> Tensor:
-        """Returns the compressed product of slots, ``[N, kappa, heads, d]`` to ``[N, heads, d]``.
-
-        Each slot is divided by its norm, so that no product overflows; by the geometric mean that is a factor of the
-        result (``gain``). An empty slot has the spectrum 1.
-        """
-        nodes = slots.size(0)
-        slots = slots.transpose(1, 2).reshape(nodes * self.heads, self.kappa, self.in_channels)  # [R, kappa, d]
-        filled = filled.repeat_interleave(self.heads).view(-1, 1)
-        present = torch.arange(self.kappa, device=slots.device) < filled
-        norm = _norm(slots.detach()).masked_fill(~present, 1).unsqueeze(-1)  # [R, kappa, 1]
-        slots, one = slots / norm, torch.where(present.unsqueeze(-1), 1 / norm, 0)
-        absent = (~present).to(slots.dtype)
-        if self.affine_weight is None:
-            near = one * roots_of_unity(self.m1, self.m1, slots) + absent.unsqueeze(-1)
-            far = signal_spectrum(slots, self.m2)
-        else:
-            constant = torch.fft.rfft2(self.affine_bias.to(slots.dtype))
-            near = None
-            far = linear_map_spectrum(slots, self.affine_weight.to(slots.dtype))
-            far = far + one.unsqueeze(-1) * constant + absent[..., None, None]
-        root = (1 / filled.clamp(min=1).to(slots.dtype)).unsqueeze(-1)
-        gain = (norm.log().sum(1, keepdim=True) * root).exp()
-        weight = transformed_weight(self.weight.to(slots.dtype))
-        out = CompressedProduct.apply(near, far, root, gain, weight)
+        """Returns the compressed combination of slots, ``[kappa, N, heads, d]`` to ``[N, heads, d]``."""
+        shape = slots.shape[1:]
+        slots, filled = slots.flatten(1, 2), filled.repeat_interleave(self.heads)  # [kappa, R, d] and [R]
+        out = self._sum(slots, filled) if self.mixing == "sum" else self._product(slots, filled)
         if self.expand is not None:
             out = out @ self.expand.to(out.dtype).t()
-        return (out + self.bias.to(out.dtype)).view(nodes, self.heads, self.in_channels)
+        return (out + self.bias.to(out.dtype)).view(shape)
+
+    def _product(self, slots: Tensor, filled: Tensor) -> Tensor:
+        """Returns the product of the slots' spectra (or arrays), under the first part of the compressor.
+
+        Each slot is divided by its largest entry, so that no product overflows; the geometric mean makes that a
+        factor of the result (``gain``). An empty slot has the neutral element of the product.
+        """
+        present = torch.arange(self.kappa, device=slots.device).unsqueeze(1) < filled  # [kappa, R]
+        largest = slots.detach().abs().amax(-1).clamp(min=1)
+        scale, present = (1 / largest).unsqueeze(-1), present.unsqueeze(-1).to(slots.dtype)
+        root = 1 / filled.clamp(min=1).to(slots.dtype).unsqueeze(-1)
+        root = torch.ones_like(root) if self.normalisation == "none" else root
+        gain = (largest.log().sum(0).unsqueeze(-1) * root).exp()
+        weight = self.weight.to(slots.dtype)
+        transforms = self.mixing == "convolution"
+        if transforms and not self.learn_affine:
+            near = present * scale * roots_of_unity(self.m1, self.m1, slots) + (1 - present)
+            matrix = -transform_matrix(self.in_channels, self.m2, slots)
+        else:
+            near, slots = None, torch.cat([slots, present, 1 - present], -1)
+            arrays = torch.cat([self._affine(slots.dtype), self._neutral(slots)])
+            matrix = transformed_map(arrays) if transforms else arrays.flatten(1)
+        weight = transformed_weight(weight) if transforms else weight.flatten(1).t()
+        logarithmic = self.normalisation == "log"
+        return compressed_product(
+            slots, scale, near, matrix, root, gain, weight.contiguous(), real=not transforms, logarithmic=logarithmic
+        )
+
+    def _sum(self, slots: Tensor, filled: Tensor) -> Tensor:
+        """Returns the sum of the slots' arrays under the first part of the compressor."""
+        total = torch.cat([slots.sum(0), filled.to(slots.dtype).unsqueeze(-1)], -1)
+        return total @ (self._affine(slots.dtype).flatten(1) @ self.weight.to(slots.dtype).flatten(1).t())
+
+    def _affine(self, dtype: torch.dtype) -> Tensor:
+        """Returns the affine map as arrays, of each channel and, in the end, of the constant, ``[d + 1, m1, m2]``."""
+        if self.affine_weight is not None:
+            return torch.cat([self.affine_weight, self.affine_bias.unsqueeze(0)]).to(dtype)
+        return _constant_affine(self.weight.new_empty(self.in_channels, self.m1, self.m2, dtype=dtype))
+
+    def _neutral(self, like: Tensor) -> Tensor:
+        """Returns the array that changes no product, ``[1, m1, m2]``."""
+        if self.mixing == "product":
+            return like.new_ones(1, self.m1, self.m2)
+        return pad(like.new_ones(1, 1, 1), (0, self.m2 - 1, 0, self.m1 - 1))
 
     def __repr__(self) -> str:
         rank = "full" if self.rank is None else self.rank
         return (
             f"{type(self).__name__}({self.in_channels}, kappa={self.kappa}, selection={self.selection}, "
-            f"heads={self.heads}, rank={rank}, learn_affine={self.learn_affine})"
+            f"heads={self.heads}, rank={rank}, learn_affine={self.learn_affine}, temperature={self.temperature}, "
+            f"mixing={self.mixing}, normalisation={self.normalisation}, slots_from={self.slots_from})"
         )
 
 
-def _norm(slots: Tensor) -> Tensor:
-    """Returns the Euclidean norm over the last dimension, at least 1, safe for any finite float32."""
-    largest = slots.abs().amax(-1, keepdim=True).clamp(min=1)
-    return (largest * (slots / largest).norm(dim=-1, keepdim=True)).squeeze(-1).clamp(min=1)
+def _constant_affine(like: Tensor) -> Tensor:
+    """Returns the paper's affine map, ``[d + 1, m1, m2]``: -x in row 0, 1 at (1, 0)."""
+    channels, m1, m2 = like.shape
+    minus = -torch.eye(channels, dtype=like.dtype, device=like.device).unsqueeze(1)
+    return torch.cat([pad(minus, (0, m2 - channels, 0, m1 - 1)), pad(like.new_ones(1, 1, 1), (0, m2 - 1, 1, m1 - 2))])
 
 
 def _uniform(parameter: Parameter, fan_in: int) -> None:

@@ -5,11 +5,8 @@ import math
 import os
 import platform
 import resource
-import shutil
-import subprocess
 import time
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ import torch_geometric
 
 import ssma
 from ssma.data.batches import Batches
+from ssma.data.degrees import degree_histogram
 from ssma.data.prepare import Prepared
 from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate
@@ -25,7 +23,7 @@ from ssma.fit.spec import fit_id
 from ssma.fit.training import Task, Training
 from ssma.layers.network import Network, describe
 from ssma.layers.width import count_parameters, hidden_channels
-from ssma.study.ids import code_fingerprint
+from ssma.study.ids import code_fingerprint, git_commit
 from ssma.study.locks import exclusive
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
@@ -88,7 +86,7 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
         "deterministic": device.type == "cpu",
         "versions": _versions(),
         "code": code_fingerprint(),
-        "git_commit": _git_commit(),
+        "git_commit": git_commit(),
         "started": start,
         **outcome,
     }
@@ -101,9 +99,10 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
     card, settings = prepared.card, spec["settings"]
     task = Task(card["task"], card["metric"], card["direction"])
     width = hidden_channels(card, spec["layer"], spec["aggregator"], settings, spec["class"])
-    torch.manual_seed(spec["seed"])
-    network = Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"]).to(device)
     split = prepared.splits[spec["split"]]
+    degrees = degree_histogram(prepared.graphs, split["train"], card["level"])
+    torch.manual_seed(spec["seed"])
+    network = Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"], degrees).to(device)
     parts = {
         name: Batches(prepared.graphs, split[name], settings["training"]["batch_size"], card["level"])
         for name in ("train", "validation", "test")
@@ -178,16 +177,3 @@ def _versions() -> dict[str, str]:
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
     }
-
-
-@cache
-def _git_commit() -> str | None:
-    """Returns the commit of the package's checkout, with ``-dirty`` if its files differ from it."""
-
-    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["git", "-C", str(Path(ssma.__file__).parent), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    if shutil.which("git") is None or (head := git("rev-parse", "HEAD")).returncode != 0:
-        return None
-    return head.stdout.strip() + ("-dirty" if git("status", "--porcelain", ".").stdout else "")

@@ -14,7 +14,7 @@ from ssma.data.batches import Batches
 from ssma.fit.metrics import evaluate, loss_terms
 from ssma.study.ids import seed_from
 
-CURVES = ("train_loss", "validation_loss", "validation_metric", "lr", "seconds")
+CURVES = ("train_loss", "auxiliary_loss", "validation_loss", "validation_metric", "lr", "seconds")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,9 @@ class Training:
     The random numbers of an epoch (batch order, dropout, random selection) follow from the seed and the epoch's
     number alone, so a restored run continues exactly as it would have.
 
+    What is minimised is the task's loss plus the ``auxiliary_loss()`` of every module that has this method, asked
+    for after each forward pass: a scalar tensor, weighted by the module itself. The history holds the two apart.
+
     Args:
         network: The network, on its device.
         train: Training batches.
@@ -48,6 +51,7 @@ class Training:
     ) -> None:  # fmt: skip
         self.network, self.train, self.validation, self.task = network, train, validation, task
         self.settings, self.seed, self.device = settings, seed, device
+        self.with_auxiliary_loss = [module for module in network.modules() if hasattr(module, "auxiliary_loss")]
         self.optimizer = torch.optim.AdamW(
             network.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"]
         )
@@ -92,19 +96,24 @@ class Training:
         torch.manual_seed(seed_from(self.seed, "epoch", self.epochs))
         order = torch.Generator().manual_seed(seed_from(self.seed, "order", self.epochs))
         self.network.train()
-        total, count = 0.0, 0
+        total, count, auxiliary, steps = 0.0, 0, 0.0, 0
         for batch in self.train.epoch(order):
             self.optimizer.zero_grad(set_to_none=True)
             loss, size = loss_terms(self.task.task, self.network(batch := batch.to(self.device)), batch.y)
-            (loss / max(size, 1)).backward()
+            extra = [module.auxiliary_loss() for module in self.with_auxiliary_loss]
+            (loss / max(size, 1) + sum(extra)).backward()
             self.optimizer.step()
-            total, count, self.steps = total + loss.item(), count + size, self.steps + 1
-        train_loss = total / max(count, 1)
+            total, count = total + loss.item(), count + size
+            auxiliary, steps = auxiliary + sum(value.item() for value in extra), steps + 1
+        self.steps += steps
+        train_loss, auxiliary_loss = total / max(count, 1), auxiliary / max(steps, 1)
         scores = evaluate(self.network, self.validation, self.task.task, self.task.metric)
-        values = (train_loss, scores["loss"], scores[self.task.metric], rate, time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        values = (train_loss, auxiliary_loss, scores["loss"], scores[self.task.metric], rate, seconds)
         for name, value in zip(CURVES, values, strict=True):
             self.history[name].append(value if math.isfinite(value) else None)
-        for name, value in (("training loss", train_loss), ("validation loss", scores["loss"])):
+        losses = {"training loss": train_loss, "auxiliary loss": auxiliary_loss, "validation loss": scores["loss"]}
+        for name, value in losses.items():
             if not math.isfinite(value):
                 return f"the {name} was {value} in epoch {self.epochs}"
         self._keep_best(scores[self.task.metric])

@@ -58,6 +58,7 @@ class Network(nn.Module):
         settings: ``{"aggregator": options, "model": ...}`` of the arm.
         width: Hidden width.
         path: Dotted path of the aggregator's class, if it is the user's own.
+        degrees: Histogram of the in-degrees of the training nodes, for aggregators that need it.
     """
 
     def __init__(
@@ -68,13 +69,14 @@ class Network(nn.Module):
         settings: dict[str, Any],
         width: int,
         path: str | None = None,
+        degrees: Tensor | None = None,
     ) -> None:
         super().__init__()
         kind, model = LAYERS[layer], settings["model"]
         has_edges = kind.takes_edge_features and card["edge_attr"] is not None
 
         def aggregation(channels: int, heads: int) -> nn.Module:
-            return make_aggregation(aggregator, channels, heads, path, **settings["aggregator"])
+            return make_aggregation(aggregator, channels, heads, path, degrees, **settings["aggregator"])
 
         self.encoder = FeatureEncoder(card["x"], width)
         self.edge_encoder = FeatureEncoder(card["edge_attr"], width) if has_edges else None

@@ -10,6 +10,8 @@ from ssma.errors import StudyError
 from ssma.layers.convs import LAYERS
 from ssma.layers.network import Network
 
+SOME_DEGREES = torch.tensor([0, 1])  # a parameter count does not depend on them
+
 
 def count_parameters(module: Module) -> int:
     """Returns the number of trainable parameters."""
@@ -51,6 +53,6 @@ def hidden_channels(
 
     def count(width: int) -> int:
         with torch.device("meta"):
-            return count_parameters(Network(card, layer, aggregator, settings, width, path))
+            return count_parameters(Network(card, layer, aggregator, settings, width, path, SOME_DEGREES))
 
     return largest_width(count, model["budget"], model["heads"] if LAYERS[layer].by_heads else 1)

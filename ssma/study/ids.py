@@ -4,6 +4,8 @@ import ast
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -56,6 +58,19 @@ def code_fingerprint() -> str:
     root = Path(__file__).parent.parent
     sources = sorted(path for pattern in CODE_THAT_MAKES_NUMBERS for path in root.glob(pattern))
     return digest({path.relative_to(root).as_posix(): ast.dump(_bare(path)) for path in sources})
+
+
+@cache
+def git_commit() -> str | None:
+    """Returns the commit of the package's checkout, with ``-dirty`` if its files differ from it; None without git."""
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["git", "-C", str(Path(__file__).parent.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    if shutil.which("git") is None or (head := git("rev-parse", "HEAD")).returncode != 0:
+        return None
+    return head.stdout.strip() + ("-dirty" if git("status", "--porcelain", ".").stdout else "")
 
 
 def class_fingerprint(dotted: str) -> str:

@@ -267,8 +267,13 @@ class _Planner:
             settings[group] = {key: merged[f"{group}.{key}"] for key in keys}
         return settings
 
-    def _check_settings(self, settings: dict[str, Any], searched: dict[str, Any]) -> None:
+    def _check_settings(self, name: str, settings: dict[str, Any], searched: dict[str, Any]) -> None:
         """Notes combinations that no fit could be made of."""
+        try:
+            if name in AGGREGATORS:
+                AGGREGATORS[name].model_validate(settings["aggregator"])
+        except ValidationError as error:
+            self.errors += [f"{name}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()]
 
         def smallest_and_all(key: str) -> list[Any]:
             values = searched.get(key, settings[key.partition(".")[0]].get(key.partition(".")[2]))
@@ -307,7 +312,7 @@ class _Planner:
         fixed = {key: value for key, value in (own | given).items() if _applies(key, layer, name)}
         searched = {key: value for key, value in space.items() if key not in fixed and _applies(key, layer, name)}
         settings = self._settings(layer, name, base, [own, given])
-        self._check_settings(settings, searched)
+        self._check_settings(name, settings, searched)
         splits = list(range(dataset["use"]))
         arm = {
             "layer": layer,

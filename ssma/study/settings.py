@@ -5,7 +5,7 @@ Torch-free, so that a plan can check thousands of values in a second.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 
 def _not_a_truth_value(value: Any) -> Any:
@@ -19,6 +19,7 @@ Number = BeforeValidator(_not_a_truth_value)
 Integer = Annotated[int, Number]
 PositiveInt = Annotated[int, Number, Field(gt=0)]
 NotNegativeInt = Annotated[int, Number, Field(ge=0)]
+Real = Annotated[float, Number]
 PositiveFloat = Annotated[float, Number, Field(gt=0)]
 NotNegative = Annotated[float, Number, Field(ge=0)]
 Share = Annotated[float, Number, Field(gt=0, le=1)]
@@ -51,9 +52,65 @@ class SSMAOptions(Strict):
     """Train the affine map instead of keeping the paper's constant one."""
     temperature: PositiveFloat = 1.0
     """Divides the attention scores."""
+    mixing: Literal["convolution", "product", "sum"] = "convolution"
+    """How slots are combined: convolved (the paper), multiplied element by element, or summed."""
+    normalisation: Literal["geometric", "none", "log"] = "geometric"
+    """Magnitude of the product: geometric mean (the paper), itself, or log(1 + itself). Not with `mixing: sum`."""
+    slots_from: Literal["messages", "features"] = "messages"
+    """What fills the slots: messages (the paper), or the source nodes' features before they become messages."""
+
+    @model_validator(mode="after")
+    def _sums_are_not_normalised(self) -> "SSMAOptions":
+        if self.mixing == "sum" and self.normalisation != "geometric":
+            raise ValueError(
+                f"normalisation '{self.normalisation}' has no effect with mixing 'sum'; leave it at 'geometric'"
+            )
+        return self
 
 
-AGGREGATORS: dict[str, type[Strict]] = {"sum": NoOptions, "mean": NoOptions, "max": NoOptions, "ssma": SSMAOptions}
+class SoftmaxOptions(Strict):
+    """Options of `ssma.aggr.SoftmaxAggregation`."""
+
+    t: Real = 1.0
+    """Inverse temperature (at the start): 0 is the mean, a large one the maximum."""
+    learn: bool = True
+    """Train the inverse temperature."""
+
+
+class PowerMeanOptions(Strict):
+    """Options of `ssma.aggr.PowerMeanAggregation`."""
+
+    p: PositiveFloat = 1.0
+    """Exponent (at the start): 1 is the mean, a large one the largest magnitude."""
+    learn: bool = True
+    """Train the exponent."""
+
+
+class FMeanOptions(Strict):
+    """Options of `ssma.aggr.FMeanAggregation`."""
+
+    inversion_weight: NotNegative = 1.0
+    """Weight of the loss that makes the inverse an inverse, in what is minimised."""
+
+
+AGGREGATORS: dict[str, type[Strict]] = {
+    "sum": NoOptions,
+    "mean": NoOptions,
+    "max": NoOptions,
+    "min": NoOptions,
+    "mul": NoOptions,
+    "std": NoOptions,
+    "softmax": SoftmaxOptions,
+    "powermean": PowerMeanOptions,
+    "median": NoOptions,
+    "lstm": NoOptions,
+    "gru": NoOptions,
+    "vpa": NoOptions,
+    "fmean": FMeanOptions,
+    "deepsets": NoOptions,
+    "pna": NoOptions,
+    "ssma": SSMAOptions,
+}
 LAYERS = ("gcn", "gin", "gat")
 
 

@@ -26,7 +26,7 @@ FINAL_STATE = {
 """MLflow's word for each status of a fit, state of a trial and end of an arm."""
 
 LONGEST_REASON = 5000
-CURVES = ("train_loss", "validation_loss", "validation_metric", "lr")
+CURVES = ("train_loss", "auxiliary_loss", "validation_loss", "validation_metric", "lr")
 
 
 class Point(NamedTuple):
@@ -135,7 +135,9 @@ def fit_run(arm: dict[str, Any], split: int, repeat: int, fit: dict[str, Any]) -
     points = []
     for name in CURVES:
         shown = f"validation_{metric}" if name == "validation_metric" else name
-        points += _curve(shown, _history(fit, name), _times(fit))
+        values = _history(fit, name)
+        if name != "auxiliary_loss" or any(values):  # all zero where no module has one
+            points += _curve(shown, values, _times(fit))
     best = {f"best.{part}_{metric}": (fit[part] or {}).get(metric) for part in ("train", "validation", "test")}
     numbers = {"best_epoch": fit["best_epoch"], "parameters": fit["parameters"], "seconds": fit["seconds"]}
     points += _final(best | numbers, fit["best_epoch"] or 0, _end(fit))

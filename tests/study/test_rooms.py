@@ -16,10 +16,11 @@ MAY_IMPORT = {
     "tune": {"errors", "study"},
     "track": {"errors", "study"},
     "report": {"errors", "study"},
+    "bench": {"errors", "aggr", "study", "report"},
 }
 NO_TORCH = ("study", "track", "report", "tune")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
-STANDARD = {"math", "typing", "collections", "importlib"}
+STANDARD = {"math", "typing", "collections", "dataclasses", "importlib"}
 
 
 def imports_of(path):

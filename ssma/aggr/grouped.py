@@ -1,0 +1,116 @@
+"""What the aggregations of this package share: any accepted shape of messages becomes rows that belong to groups."""
+
+import torch
+from torch import Tensor
+from torch.nn import Linear
+from torch.nn.functional import linear
+from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.utils import scatter
+
+
+class GroupedAggregation(Aggregation):
+    r"""Base class: hands messages to :meth:`aggregate` as rows that belong to groups, and shapes the result back.
+
+    Without ``in_channels`` the rows are the messages as they are, aggregated in any dimension. With it, messages have
+    a fixed width, and each head of a node is a group of its own, so that all heads share the weights.
+
+    Half-precision messages (also under autocast) are aggregated in float32: a count saturates in bfloat16, a sum
+    overflows in float16. The result has the dtype of the messages.
+
+    Args:
+        in_channels: Width :math:`d` of a message (of one head), or None for any shape.
+        heads: Heads (GAT) or towers (PNA) of a message.
+
+    Shapes:
+        - **input:** messages :math:`(E, d)`, :math:`(E, heads \cdot d)` or :math:`(E, heads, d)`
+        - **output:** as the input, with the number of nodes in place of :math:`E`
+    """
+
+    def __init__(self, in_channels: int | None = None, heads: int = 1) -> None:
+        super().__init__()
+        for name, value in (("in_channels", in_channels), ("heads", heads)):
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{type(self).__name__} got {name}={value!r} but expected a whole number, at least 1")
+        self.in_channels = in_channels
+        self.heads = heads
+
+    def forward(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+    ) -> Tensor:
+        """Aggregates messages.
+
+        Args:
+            x: Messages.
+            index: Target node of each message, in any order, ``[E]``; this or ``ptr`` is needed.
+            ptr: Borders of the nodes in messages that are sorted by target, ``[dim_size + 1]``.
+            dim_size: Number of nodes.
+            dim: Dimension of the messages.
+
+        Raises:
+            ValueError: If the messages have another width than the aggregation.
+        """
+        if ptr is not None:
+            index = torch.arange(dim_size, device=x.device).repeat_interleave(ptr.diff())
+        rows = x.movedim(dim, 0)
+        shape, groups = (dim_size, *rows.shape[1:]), dim_size
+        if self.in_channels is not None:
+            self._check_width(x, dim)
+            rows, index, groups = fold_heads(rows, index, dim_size, self.heads)
+        with torch.autocast(x.device.type, enabled=False):
+            out = self.aggregate(rows if rows.dtype == torch.float64 else rows.float(), index, groups)
+        return out.to(x.dtype).view(shape).movedim(0, dim)
+
+    def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        """Returns the aggregate of each group, ``[dim_size, ...]``, of rows ``[M, ...]`` in float32 or float64."""
+        raise NotImplementedError
+
+    def _check_width(self, x: Tensor, dim: int) -> None:
+        allowed = {2: (self.heads * self.in_channels,), 3: (self.heads, self.in_channels)}
+        if dim % x.dim() != 0 or tuple(x.shape[1:]) != allowed.get(x.dim()):
+            raise ValueError(
+                f"{type(self).__name__} got messages of shape {tuple(x.shape)} and dim={dim} but expected heads="
+                f"{self.heads} times in_channels={self.in_channels}, with the messages in the first dimension; build "
+                f"it with the heads and the width of the layer's messages"
+            )
+
+    def __repr__(self) -> str:
+        heads = "" if self.heads == 1 else f", heads={self.heads}"
+        return f"{type(self).__name__}({'' if self.in_channels is None else self.in_channels}{heads})"
+
+
+def fold_heads(x: Tensor, index: Tensor, dim_size: int, heads: int) -> tuple[Tensor, Tensor, int]:
+    """Makes each head of a node a group of its own.
+
+    Args:
+        x: Messages, ``[E, heads * d]`` or ``[E, heads, d]``.
+        index: Target node of each message, ``[E]``.
+        dim_size: Number of nodes.
+        heads: Heads of a message.
+
+    Returns:
+        Rows ``[E * heads, d]``, the group of each, and the number of groups; group ``node * heads + head``.
+    """
+    width = x.shape[1:].numel() // heads
+    groups = index.unsqueeze(1) * heads + torch.arange(heads, device=index.device)
+    return x.reshape(x.size(0) * heads, width), groups.flatten(), dim_size * heads
+
+
+def group_mean(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+    """Returns the mean of each group of rows, 0 where a group is empty."""
+    return scatter(x, index, 0, dim_size, "mean")
+
+
+def group_sizes(index: Tensor, dim_size: int, ref: Tensor) -> Tensor:
+    """Returns the number of rows of each group, at least 1, in the dtype of ``ref`` and shaped to divide its groups."""
+    sizes = index.bincount(minlength=dim_size).clamp(min=1)
+    return sizes.to(ref.dtype).view(-1, *[1] * (ref.dim() - 1))
+
+
+def apply_linear(layer: Linear, x: Tensor) -> Tensor:
+    """Applies a linear map in the dtype of its input."""
+    return linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))

@@ -1,0 +1,53 @@
+"""Functions with a hand-written gradient that `torch.compile` takes as one operator, without looking inside."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def opaque(
+    name: str,
+    forward: Callable[..., Tensor],
+    backward: Callable[..., tuple[Tensor, ...]],
+    save: Callable[[Any, tuple, Tensor], None],
+    gradients: Callable[..., tuple],
+    shape: Callable[..., Tensor],
+    shapes: Callable[..., tuple[Tensor, ...]],
+) -> Callable[..., Tensor]:
+    """Returns ``forward`` with its gradient.
+
+    Registered operators are what a compiler can leave alone, but calling one costs ten times as much as an
+    `autograd.Function`, a millisecond in a small network; so each is used where it belongs.
+
+    Args:
+        name: Name of the operator, ``"namespace::name"``.
+        forward: The function, with annotated arguments.
+        backward: From the gradient of the result, and what was saved, to gradients.
+        save: Keeps what backward needs: called with the context, the arguments and the result.
+        gradients: From the context, the gradient and ``backward`` to a gradient for each argument.
+        shape: Like ``forward``, for tensors without data.
+        shapes: Like ``backward``, for tensors without data.
+    """
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Tensor:
+            output = forward(*inputs)
+            save(ctx, inputs, output)
+            return output
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx: Any, grad: Tensor) -> tuple:
+            return gradients(ctx, grad.contiguous(), backward)
+
+    operator = torch.library.custom_op(name, forward, mutates_args=())
+    operator_backward = torch.library.custom_op(f"{name}_backward", backward, mutates_args=())
+    operator.register_fake(shape)
+    operator_backward.register_fake(shapes)
+    operator.register_autograd(
+        lambda ctx, grad: gradients(ctx, grad.contiguous(), operator_backward), setup_context=save
+    )
+    return lambda *inputs: (operator if torch.compiler.is_compiling() else Function.apply)(*inputs)

@@ -1,0 +1,75 @@
+"""The mix of Principal Neighbourhood Aggregation, as one aggregation."""
+
+import torch
+from torch import Tensor
+from torch.nn import Linear
+from torch_geometric.utils import scatter
+
+from ssma.aggr.grouped import GroupedAggregation, apply_linear, group_mean
+from ssma.aggr.std import group_std
+
+
+class PNAAggregation(GroupedAggregation):
+    r"""The mix of `"Principal Neighbourhood Aggregation for Graph Nets" <https://arxiv.org/abs/2004.05718>`_ (eq. 8),
+    with a linear map back to the width of a message: four aggregations times three scalers of the degree n,
+
+    .. math::
+        W \left( \begin{bmatrix} 1 \\ \log(n + 1) / \delta \\ \delta / \log(n + 1) \end{bmatrix} \otimes
+        \begin{bmatrix} \mathrm{mean} \\ \mathrm{max} \\ \mathrm{min} \\ \mathrm{std} \end{bmatrix} \right) + b, \qquad
+        \delta = \frac{1}{N} \sum_{v=1}^{N} \log(n_v + 1)
+
+    where :math:`\delta` is a mean over the N nodes of the training data, kept in the state as a buffer. Degrees that
+    the training data do not have are no problem. A node without neighbours gets the bias b.
+
+    Args:
+        in_channels: Width :math:`d` of a message (of one head).
+        degrees: Histogram of the in-degrees of the training nodes: how many have 0, 1, 2, ... incoming edges.
+        heads: Heads of a message; each is aggregated by itself, with shared weights.
+
+    Raises:
+        ValueError: If there is no histogram, or no node with an edge in it.
+    """
+
+    def __init__(self, in_channels: int, degrees: Tensor | None, heads: int = 1) -> None:
+        super().__init__(in_channels, heads)
+        self.register_buffer("delta", mean_log_degree(degrees))
+        self.linear = Linear(12 * in_channels, in_channels)
+
+    def reset_parameters(self) -> None:
+        """Draws new weights; the mean degree stays."""
+        self.linear.reset_parameters()
+
+    def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        mix = torch.cat(
+            [
+                group_mean(x, index, dim_size),
+                scatter(x, index, 0, dim_size, "max"),
+                scatter(x, index, 0, dim_size, "min"),
+                group_std(x, index, dim_size),
+            ],
+            dim=1,
+        )
+        # an empty mix is 0 under any scaler, so that its degree may count as 1
+        log_degree = index.bincount(minlength=dim_size).clamp(min=1).to(x.dtype).log1p().unsqueeze(1)
+        amplified = log_degree / self.delta.to(x.dtype)
+        return apply_linear(self.linear, torch.cat([mix, mix * amplified, mix / amplified], dim=1))
+
+
+def mean_log_degree(degrees: Tensor | None) -> Tensor:
+    r"""Returns :math:`\delta`, the mean of log(degree + 1), of a histogram of degrees.
+
+    Raises:
+        ValueError: If there is no histogram, or no node with an edge in it.
+    """
+    if degrees is None:
+        raise ValueError("PNAAggregation got no degrees but expected a histogram of the training nodes' in-degrees")
+    if degrees.dim() != 1 or bool((degrees < 0).any()):
+        raise ValueError(f"PNAAggregation got degrees {degrees.tolist()} but expected counts of degree 0, 1, 2, ...")
+    counts = degrees.double()
+    if not counts[1:].sum() > 0:
+        raise ValueError(
+            f"PNAAggregation got degrees {degrees.tolist()}, where no node has an incoming edge; its scalers divide by "
+            f"the mean of log(degree + 1), so it needs training data with edges"
+        )
+    log_degree = torch.arange(counts.numel(), device=counts.device, dtype=counts.dtype).log1p()
+    return ((counts * log_degree).sum() / counts.sum()).to(torch.get_default_dtype())

@@ -1,0 +1,106 @@
+"""Neighbours as a sequence: LSTM and GRU, without padding."""
+
+import torch
+from torch import Tensor
+from torch.nn import GRU, LSTM
+
+from ssma.aggr.grouped import GroupedAggregation
+from ssma.aggr.selection import position_in_group
+
+
+class RecurrentAggregation(GroupedAggregation):
+    """What :class:`LSTMAggregation` and :class:`GRUAggregation` share: the packing of neighbourhoods into sequences.
+
+    Args:
+        in_channels: Width of a message (of one head), and of the hidden state.
+        heads: Heads of a message; each is a sequence of its own, with shared weights.
+    """
+
+    network: type[LSTM] | type[GRU]
+
+    def __init__(self, in_channels: int, heads: int = 1) -> None:
+        super().__init__(in_channels, heads)
+        self.rnn = self.network(in_channels, in_channels)
+
+    def reset_parameters(self) -> None:
+        """Draws new weights."""
+        self.rnn.reset_parameters()
+
+    def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        out = x.new_zeros(dim_size, self.in_channels)
+        if index.numel() == 0:
+            return out
+        count = index.numel()
+        order = torch.randperm(count, device=x.device) if self.training else torch.arange(count, device=x.device)
+        step = position_in_group(index, dim_size, order)
+        sizes = index.bincount(minlength=dim_size)
+        nodes = sizes.argsort(descending=True, stable=True)  # the longest first
+        rank = torch.empty_like(nodes)
+        rank[nodes] = torch.arange(dim_size, device=x.device)
+        packed = x[(step * dim_size + rank[index]).argsort()]
+        batch_sizes = step.bincount()
+        last = self._last_state(packed, batch_sizes.cpu(), int(batch_sizes[0]))
+        return out.index_copy(0, nodes[: last.size(0)], last)
+
+    def _last_state(self, packed: Tensor, batch_sizes: Tensor, sequences: int) -> Tensor:
+        """Returns the hidden state after the last step of each sequence, ``[sequences, channels]``.
+
+        Args:
+            packed: Rows by step, within a step by rank of their sequence, the longest first, as in PyTorch's
+                `PackedSequence`.
+            batch_sizes: Sequences that have a step, step by step, on the CPU.
+            sequences: Number of sequences.
+        """
+        raise NotImplementedError
+
+    def _weights(self, dtype: torch.dtype) -> list[Tensor]:
+        return [weight.to(dtype) for weight in self.rnn.all_weights[0]]
+
+
+class LSTMAggregation(RecurrentAggregation):
+    r"""The LSTM aggregation of GraphSAGE, `"Inductive Representation Learning on Large Graphs"
+    <https://arxiv.org/abs/1706.02216>`_: an LSTM reads the neighbours one by one, and its last hidden state is the
+    result. 0 without neighbours.
+
+    In training the neighbours come in a random order, drawn anew in every call from PyTorch's default generator; in
+    evaluation in the order of the edges. PyG's `LSTMAggregation` needs edges that are sorted by target, and reads on
+    over the padding, so that a node's value depends on the largest degree in the batch; neither is so here.
+
+    .. warning::
+        The result depends on the order of the neighbours.
+
+    Args:
+        in_channels: Width :math:`d` of a message (of one head), and of the hidden state.
+        heads: Heads of a message; each is a sequence of its own, with shared weights.
+    """
+
+    network = LSTM
+
+    def _last_state(self, packed: Tensor, batch_sizes: Tensor, sequences: int) -> Tensor:
+        start = packed.new_zeros(1, sequences, self.in_channels)
+        weights = self._weights(packed.dtype)
+        return torch.lstm(packed, batch_sizes, (start, start), weights, True, 1, 0.0, self.training, False)[1][0]
+
+
+class GRUAggregation(RecurrentAggregation):
+    r"""A gated recurrent unit, `"Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine
+    Translation" <https://arxiv.org/abs/1406.1078>`_, reads the neighbours one by one; its last hidden state is the
+    result. 0 without neighbours.
+
+    In training the neighbours come in a random order, drawn anew in every call from PyTorch's default generator; in
+    evaluation in the order of the edges, which need not be sorted by target.
+
+    .. warning::
+        The result depends on the order of the neighbours.
+
+    Args:
+        in_channels: Width :math:`d` of a message (of one head), and of the hidden state.
+        heads: Heads of a message; each is a sequence of its own, with shared weights.
+    """
+
+    network = GRU
+
+    def _last_state(self, packed: Tensor, batch_sizes: Tensor, sequences: int) -> Tensor:
+        start = packed.new_zeros(1, sequences, self.in_channels)
+        weights = self._weights(packed.dtype)
+        return torch.gru(packed, batch_sizes, start, weights, True, 1, 0.0, self.training, False)[1][0]

@@ -1,0 +1,43 @@
+"""Figures of the benchmark of the operator, from its frame."""
+
+from pathlib import Path
+
+import matplotlib
+import pandas as pd
+import seaborn
+
+from ssma.bench.tables import summary
+from ssma.report.figures import STYLE, save
+
+
+def draw(frame: pd.DataFrame, folder: Path) -> list[Path]:
+    """Writes a figure of the operator and one of the layers for each device, as PNG and PDF; returns the paths."""
+    matplotlib.use("Agg")
+    seaborn.set_theme(style="whitegrid", context="paper", rc=STYLE)
+    whole = summary(frame[frame["seconds"].notna()]).assign(ms=lambda part: 1000 * part["seconds"])
+    whole["κ"] = whole["kappa"].astype(str)
+    paths = []
+    for device, mine in whole.groupby("device", sort=False):
+        operator = {"hue": "κ", "style": "method", "style_order": ["SSMA", "paper"]}
+        layers = {"hue": "method", "style": "method"}
+        for part, marks in (("operator", operator), ("layers", layers)):
+            figure = _lines(mine[mine["part"] == part], marks)
+            paths += save(figure, folder, f"aggr-{part}-{device}")
+    return paths
+
+
+def _lines(part: pd.DataFrame, marks: dict) -> matplotlib.figure.Figure:
+    """Returns time over width: columns are numbers of nodes, rows are passes."""
+    grid = seaborn.relplot(
+        part, x="d", y="ms", row="pass", col="nodes", kind="line", markers=True, palette="colorblind", height=2.3,
+        aspect=1.2, **marks,
+    )  # fmt: skip
+    grid.set_titles("")
+    widths = sorted(part["d"].unique())
+    for (name, nodes), ax in grid.axes_dict.items():
+        ax.set_title(f"{name}, {nodes:,} nodes", loc="left")
+    grid.set(xscale="log", yscale="log").set_axis_labels("width d", "ms (log scale)")
+    grid.set(xticks=widths, xticklabels=widths)
+    for ax in grid.axes.flat:
+        ax.minorticks_off()
+    return grid.figure

@@ -1,0 +1,159 @@
+"""The page of the benchmark of the operator, from its frame."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from ssma.bench.stages import FUSED, PRODUCT, SPECTRA, SQUEEZE
+from ssma.report.table import Cell, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COLUMNS = [
+    "part", "device", "pass", "d", "kappa", "nodes", "edges", "method", "repeat", "seconds", "bytes", "reason",
+]  # fmt: skip
+CELL = ["part", "device", "pass", "d", "kappa", "nodes"]
+
+
+def as_frame(rows: list[dict]) -> pd.DataFrame:
+    """Returns the raw rows as a frame: one per repeat, and one with a reason for what was not run."""
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    whole = {"repeat": "Int64", "bytes": "Int64", "edges": "Int64"}
+    return frame.astype(whole | {"seconds": "float64", "reason": "object"})
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns a row per cell and method: median, smallest and largest seconds, repeats, bytes, reason; in order."""
+    groups = frame.groupby([*CELL, "method"], sort=False, dropna=False)
+    return groups.agg(
+        seconds=("seconds", "median"), low=("seconds", "min"), high=("seconds", "max"), n=("seconds", "count"),
+        bytes=("bytes", "max"), reason=("reason", "first"),
+    ).reset_index()  # fmt: skip
+
+
+def ratios(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns SSMA's gain over the paper's formulation in each cell where both ran: ``time`` and ``memory``."""
+    part = summary(frame).query("part == 'operator' and n > 0")
+    wide = part.set_index([*CELL[1:], "method"])[["seconds", "bytes"]].astype(float).unstack("method")
+    wide = wide.reindex(columns=pd.MultiIndex.from_product([["seconds", "bytes"], ["SSMA", "paper"]])).dropna()
+    return pd.DataFrame(
+        {
+            "time": wide["seconds", "paper"] / wide["seconds", "SSMA"],
+            "memory": wide["bytes", "paper"] / wide["bytes", "SSMA"],
+        }
+    ).reset_index()
+
+
+def page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -> str:
+    """Returns ``aggr.md``."""
+    lines = ["# Benchmark of the operator", "", *(f"- {name}: {text}" for name, text in machine.items())]
+    lines += [
+        f"- repeats and order: medians of at least {_repeats(frame)} repeats after one warm-up, the methods "
+        "of a cell in turns; in brackets the fastest and the slowest repeat. `aggr.csv` has every repeat",
+        "- graphs: random, four edges per node on average, sorted by target; no self-loops; float32",
+        "- memory: the peak of tensor memory in a call beyond its inputs, gradients included, in a pass of its own",
+        "",
+    ]
+    for device in frame["device"].unique():
+        lines += [f"## {device.upper()}", ""]
+        lines += [table.markdown() for table in _tables(frame[frame["device"] == device])]
+    lines += [f"![{name}]({name})\n" for name in figures]
+    return "\n".join(lines)
+
+
+def _tables(frame: pd.DataFrame) -> "Iterator[Table]":
+    whole = summary(frame)
+    gains = ratios(frame)
+    for name in whole.loc[whole["part"] == "operator", "pass"].unique():
+        yield _operator(whole.query("part == 'operator' and `pass` == @name"), gains[gains["pass"] == name], name)
+    for name in whole.loc[whole["part"] == "layers", "pass"].unique():
+        yield _layers(whole.query("part == 'layers' and `pass` == @name"), name)
+    yield _stages(whole[whole["part"] == "stages"])
+    yield _draw(whole[whole["part"] == "draw"], frame)
+
+
+def _operator(whole: pd.DataFrame, gains: pd.DataFrame, name: str) -> Table:
+    rows = []
+    for (d, kappa, nodes), cell in whole.groupby(["d", "kappa", "nodes"], sort=False):
+        by_method = cell.set_index("method")
+        ours, paper = by_method.loc["SSMA"], by_method.loc["paper"]
+        gain = gains[(gains["d"] == d) & (gains["kappa"] == kappa) & (gains["nodes"] == nodes)]
+        pair = [f"{gain[what].iloc[0]:.1f}" if len(gain) else "" for what in ("time", "memory")]
+        texts = [str(d), str(kappa), f"{nodes:,}", _time(ours), _time(paper), pair[0], _megabytes(ours)]
+        rows.append([Cell(text) for text in [*texts, _megabytes(paper), pair[1], f"{ours['n']}"]])
+    columns = ["d", "κ", "nodes", "SSMA, ms", "paper, ms", "ratio", "SSMA, MB", "paper, MB", "ratio", "repeats"]
+    notes = [
+        f"{what.capitalize()}, paper / SSMA, over {len(gains)} cells: geometric mean "
+        f"{np.exp(np.log(gains[what]).mean()):.1f}, smallest {gains[what].min():.1f}, largest {gains[what].max():.1f}."
+        for what in ("time", "memory")
+        if len(gains)
+    ]
+    caption = f"**SSMA against the paper's formulation, {name}** (attention slots, compression 0.25, equal results)"
+    return Table(f"operator-{name}", caption, columns, rows, notes)
+
+
+def _layers(whole: pd.DataFrame, name: str) -> Table:
+    rows = []
+    for (d, nodes), cell in whole.groupby(["d", "nodes"], sort=False):
+        ours = cell.set_index("method").loc["GCN + SSMA", "seconds"]
+        for _, line in cell.iterrows():
+            ratio = "" if np.isnan(ours / line["seconds"]) else f"{ours / line['seconds']:.2f}"
+            rows.append([Cell(text) for text in (str(d), f"{nodes:,}", line["method"], _time(line), ratio,
+                                                 _megabytes(line), str(line["n"]))])  # fmt: skip
+    columns = ["d", "nodes", "layer", "ms", "GCN + SSMA takes × this", "MB", "repeats"]
+    return Table(f"layers-{name}", f"**Layers side by side, {name}** (SSMA: attention slots, κ = 4)", columns, rows)
+
+
+def _stages(whole: pd.DataFrame) -> Table:
+    rows = []
+    for (d, kappa, nodes), cell in whole.groupby(["d", "kappa", "nodes"], sort=False):
+        times = cell.pivot(index="method", columns="pass", values="seconds").loc[cell["method"].unique()]
+        times = _with_product(times)
+        share = times.sum(axis=1) / times.drop([SPECTRA, SQUEEZE, PRODUCT]).to_numpy().sum()
+        for stage, line in times.iterrows():
+            texts = [str(d), str(kappa), f"{nodes:,}", stage]
+            texts += [f"{1000 * line['forward']:.3g}", f"{1000 * line['backward']:.3g}", f"{share[stage]:.0%}"]
+            rows.append([Cell(text) for text in texts])
+    columns = ["d", "κ", "nodes", "stage", "forward, ms", "backward, ms", "share of both"]
+    return Table(
+        "stages",
+        "**Where SSMA's time goes** (stages alone, medians; the backward pass computes spectra and product again)",
+        columns,
+        rows,
+    )
+
+
+def _with_product(times: pd.DataFrame) -> pd.DataFrame:
+    """Returns the stages in order, with the product: what the fused call takes beyond its matrix products."""
+    product = times.loc[FUSED] - times.loc[SPECTRA] - times.loc[SQUEEZE]
+    inside = pd.DataFrame([times.loc[SPECTRA], product, times.loc[SQUEEZE]], [SPECTRA, PRODUCT, SQUEEZE])
+    after = times.index.get_loc(FUSED) + 1
+    whole = times.drop([SPECTRA, SQUEEZE])
+    return pd.concat([whole.iloc[:after], inside, whole.iloc[after:]])
+
+
+def _draw(whole: pd.DataFrame, frame: pd.DataFrame) -> Table:
+    edges = frame.loc[frame["part"] == "draw", "edges"].max()
+    rows = [
+        [Cell(text) for text in (f"{line['nodes']:,}", f"{edges:,}", line["method"], _time(line), str(line["n"]))]
+        for _, line in whole.iterrows()
+    ]
+    caption = "**Random selection on one large graph** with skewed degrees (κ = 4, 64 channels, forward)"
+    return Table("draw", caption, ["nodes", "edges", "what", "ms", "repeats"], rows)
+
+
+def _repeats(frame: pd.DataFrame) -> int:
+    counts = summary(frame)["n"]
+    return int(counts[counts > 0].min())
+
+
+def _time(line: pd.Series) -> str:
+    if not line["n"]:
+        return line["reason"]
+    return f"{1000 * line['seconds']:.3g} ({1000 * line['low']:.3g}..{1000 * line['high']:.3g})"
+
+
+def _megabytes(line: pd.Series) -> str:
+    return "" if pd.isna(line["bytes"]) else f"{line['bytes'] / 1e6:.3g}"

@@ -1,0 +1,155 @@
+"""Every aggregator in a real, tiny fit through a study's settings; the auxiliary loss; degrees of the training part."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from ssma.aggr import AGGREGATORS, SumAggregation
+from ssma.data.batches import Batches
+from ssma.data.prepare import load, prepare
+from ssma.fit.run import run_fit
+from ssma.fit.spec import fit_spec
+from ssma.fit.training import Task, Training
+from ssma.layers.network import Network
+from ssma.study.config import parse_study
+from ssma.study.paths import Results
+from ssma.study.plan import make_plan
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def study():
+    return make_plan(parse_study({
+        "study": "s",
+        "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 24, "num_nodes": 8}},
+        "layers": ["gcn", "gat"],
+        "splits": {"folds": 3},
+        "model": {"num_layers": 1, "budget": 2500, "heads": 2, "dropout": 0.0},
+        "training": {"max_epochs": 3, "batch_size": 8, "lr": 0.01},
+        "ablations": {"a": {"axes": {"aggregator": list(AGGREGATORS)}}},
+    }))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def prepared(study, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    prepare(folder, study["datasets"]["d"], None)
+    return load(folder)
+
+
+def arm_of(study, aggregator, layer="gcn"):
+    return next(arm for arm in study["arms"] if (arm["aggregator"], arm["layer"]) == (aggregator, layer)) | {
+        "dataset": "d"
+    }
+
+
+def spec_of(study, prepared, aggregator, layer="gcn", **hyperparameters):
+    return fit_spec(arm_of(study, aggregator, layer), prepared.card, prepared.splits[0], 0, hyperparameters, 5)
+
+
+@pytest.mark.parametrize("layer", ["gcn", "gat"])
+@pytest.mark.parametrize("name", AGGREGATORS)
+def test_a_fit_with_every_aggregator(study, prepared, tmp_path, name, layer):
+    record = run_fit(Results(tmp_path), prepared, spec_of(study, prepared, name, layer), CPU)
+    assert (record["status"], record["reason"]) == ("ok", None)
+    assert record["parameters"] <= 2500
+    assert all(math.isfinite(value) for part in ("train", "validation", "test") for value in record[part].values())
+    extra = record["history"]["auxiliary_loss"]
+    assert len(extra) == 3
+    assert all(value > 0 for value in extra) if name == "fmean" else extra == [0.0] * 3
+    again = run_fit(Results(tmp_path / "again"), prepared, spec_of(study, prepared, name, layer), CPU)
+    assert again["history"]["train_loss"] == record["history"]["train_loss"]
+
+
+def test_pna_is_scaled_by_the_training_part(study, prepared, tmp_path, monkeypatch):
+    seen = []
+    real = Network.__init__
+    monkeypatch.setattr(Network, "__init__", lambda self, *a, **k: real(self, *a, **k) or seen.append(self))
+    run_fit(Results(tmp_path), prepared, spec_of(study, prepared, "pna"), CPU)
+    graphs, logs = prepared.graphs, []
+    for graph in prepared.splits[0]["train"]:
+        edges = graphs.edge_index[:, graphs.edge_ptr[graph] : graphs.edge_ptr[graph + 1]]
+        for node in range(int(graphs.node_ptr[graph + 1] - graphs.node_ptr[graph])):
+            logs.append(math.log(int((edges[1] == node).sum()) + 1))
+    delta = seen[-1].blocks[0].conv.aggr_module.delta
+    assert delta.item() == pytest.approx(sum(logs) / len(logs), rel=1e-6)
+
+
+def trained(prepared, network, epochs):
+    split = prepared.splits[0]
+    train, validation = (Batches(prepared.graphs, split[part], 8, "graph") for part in ("train", "validation"))
+    settings = {"lr": 0.01, "weight_decay": 0.0, "max_epochs": epochs, "plateau_factor": 0.5, "plateau_patience": 99,
+                "min_lr": 1e-6, "max_minutes": None}  # fmt: skip
+    task = Task("regression", "mae", "minimize")
+    training = Training(network, train, list(validation.epoch()), task, settings, 0, CPU)
+    assert training.run(lambda t: None) == ("ok", None)
+    return training
+
+
+def inversion_error(network):
+    aggr = network.blocks[0].conv.aggr_module
+    aggr.inversion_weight = 1.0
+    return aggr.auxiliary_loss().item()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_inverse_becomes_one_only_with_the_auxiliary_loss(study, prepared, seed):
+    def network(weight):
+        """Networks f and inverse are put away from their start, where they are inverse to each other."""
+        torch.manual_seed(seed)
+        settings = {"aggregator": {"inversion_weight": weight}, "model": arm_of(study, "fmean")["settings"]["model"]}
+        network = Network(prepared.card, "gcn", "fmean", settings, 8)
+        aggr = network.blocks[0].conv.aggr_module
+        for parameter in [*aggr.f.parameters(), *aggr.f_inverse.parameters()]:
+            parameter.data += 0.2 * torch.randn_like(parameter)
+        return network
+
+    with_it = trained(prepared, network(1.0), epochs=150)
+    without_it = trained(prepared, network(0.0), epochs=150)
+    start = with_it.history["auxiliary_loss"][0]
+    assert without_it.history["auxiliary_loss"] == [0.0] * 150
+    assert with_it.history["auxiliary_loss"][-1] < 0.01 * start
+    assert inversion_error(with_it.network) < 0.01 * start < 0.5 * start < inversion_error(without_it.network)
+
+
+class Penalised(SumAggregation):
+    """A user's class: its auxiliary loss pulls its weight to 3."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def auxiliary_loss(self):
+        return (self.weight - 3) ** 2
+
+
+class Constant(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out, self.aggr = nn.Parameter(torch.zeros(1)), Penalised()
+
+    def forward(self, batch):
+        return self.out.expand(batch.num_graphs, 1)
+
+
+def test_any_module_s_auxiliary_loss_is_minimised_and_recorded_apart(prepared):
+    training = trained(prepared, Constant(), epochs=2)
+    assert training.history["auxiliary_loss"] == pytest.approx([9.0, (3 - 0.01) ** 2], abs=1e-4)  # one step an epoch
+    assert training.network.aggr.weight.item() == pytest.approx(0.02, abs=1e-4)
+    y = prepared.graphs.y[prepared.splits[0]["train"]]
+    assert training.history["train_loss"][0] == pytest.approx(y.abs().mean().item(), rel=1e-6)
+
+
+def test_an_auxiliary_loss_that_is_not_finite_ends_the_fit(prepared):
+    network = Constant()
+    network.aggr.auxiliary_loss = lambda: network.aggr.weight * math.inf
+    split = prepared.splits[0]["train"]
+    settings = {"lr": 0.01, "weight_decay": 0.0, "max_epochs": 2, "plateau_factor": 0.5, "plateau_patience": 9,
+                "min_lr": 1e-6, "max_minutes": None}  # fmt: skip
+    batches = Batches(prepared.graphs, split, 99, "graph")
+    task = Task("regression", "mae", "minimize")
+    status, reason = Training(network, batches, list(batches.epoch()), task, settings, 0, CPU).run(lambda t: None)
+    assert (status, reason) == ("diverged", "the auxiliary loss was nan in epoch 1")
