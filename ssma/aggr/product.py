@@ -6,12 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ssma.aggr.opaque import opaque
 
 BLOCK = 4  # factors that are multiplied before they are normalised: their product stays inside the range of float32
 FLOOR = {torch.float32: 1e-16, torch.float64: 1e-48}  # below it a magnitude is normalised linearly: a bounded gradient
-CHUNK_BYTES = {"cpu": 2**18, "cuda": 2**26}  # of one factor, backward: what stays in cache, what keeps a GPU busy
+LANES = 16  # matrix products are twice as fast if the width of the thin matrix is a multiple of this
+CHUNK_BYTES = {"cpu": 2**19, "cuda": 2**26}  # of a factor: what caches hold, for each thread; what keeps a GPU busy
 
 
 def compressed_product(
@@ -52,7 +54,9 @@ def compressed_product(
     Returns:
         ``[rows, outputs]``.
     """
-    return _product(slots, scale, near, matrix, root, gain, weight, real, logarithmic)
+    outputs = weight.size(1)
+    weight = pad(weight, (0, -outputs % LANES))
+    return _product(slots, scale, near, matrix, root, gain, weight, real, logarithmic)[:, :outputs]
 
 
 def _forward(
@@ -67,7 +71,7 @@ def _forward(
     logarithmic: bool,
 ) -> Tensor:
     out, buffers = weight.new_empty(slots.size(1), weight.size(1)), _Buffers(slots)
-    for rows in chunks(slots, weight, 2):  # forward keeps fewer arrays
+    for rows in chunks(slots, weight):
         product = None
         for block in _blocks(slots, scale, near, matrix, rows, real, buffers)[1]:
             part = block[0]
@@ -154,10 +158,11 @@ def _shapes(grad, slots, scale, near, matrix, root, gain, weight, real, logarith
 _product = opaque("ssma::compressed_product", _forward, _backward, _save, _gradients, _shape, _shapes)
 
 
-def chunks(slots: Tensor, weight: Tensor, times: int = 1) -> list[slice]:
-    """Returns the rows of each chunk; ``times`` makes chunks larger."""
+def chunks(slots: Tensor, weight: Tensor) -> list[slice]:
+    """Returns the rows of each chunk."""
     threads = torch.get_num_threads() if slots.device.type == "cpu" else 1
-    budget = CHUNK_BYTES.get(slots.device.type, CHUNK_BYTES["cuda"]) * threads * times
+    budget = CHUNK_BYTES.get(slots.device.type, CHUNK_BYTES["cuda"]) * threads
+    budget = min(budget, 4 * budget // slots.size(0))  # four of a chunk's factors, or more smaller ones
     size, rows = max(1, budget // (weight.size(0) * weight.element_size())), slots.size(1)
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
@@ -195,7 +200,7 @@ def _blocks(
     if near is not None:
         far, shape = factors, (*near[:, rows].shape, factors.size(2))
         factors = _as_complex(buffers("factors", *shape[:3], 2 * shape[3]))
-        torch.add(near[:, rows].unsqueeze(-1), far.unsqueeze(-2), out=factors)
+        torch.add(far.unsqueeze(-2), near[:, rows].unsqueeze(-1), out=factors)
     factors = list(factors.unbind(0))
     return scaled, [factors[start : start + BLOCK] for start in range(0, len(factors), BLOCK)]
 

@@ -72,14 +72,14 @@ def shares(aggr: SSMAAggregation, dim_size: int, like: Tensor) -> dict[tuple[str
     spectra = like.new_ones(aggr.kappa, dim_size, matrix.size(1))
     signal, grad = like.new_ones(dim_size, weight.size(0)), like.new_ones(dim_size, weight.size(1))
 
-    def spectrum(times: int, back: bool) -> None:
-        for rows in chunks(slots, weight, times):
+    def spectrum(back: bool) -> None:
+        for rows in chunks(slots, weight):
             torch.mm(slots[:, rows].flatten(0, 1), matrix)
             if back:
                 torch.mm(spectra[:, rows].flatten(0, 1), matrix.t())
 
     def squeeze() -> None:
-        for rows in chunks(slots, weight, 2):
+        for rows in chunks(slots, weight):
             torch.mm(signal[rows], weight)
 
     def squeeze_back() -> None:
@@ -88,8 +88,8 @@ def shares(aggr: SSMAAggregation, dim_size: int, like: Tensor) -> dict[tuple[str
             torch.mm(signal[rows].t(), grad[rows])
 
     return {
-        (SPECTRA, "forward"): Work(lambda: spectrum(2, back=False)),
-        (SPECTRA, "backward"): Work(lambda: spectrum(1, back=True)),
+        (SPECTRA, "forward"): Work(lambda: spectrum(back=False)),
+        (SPECTRA, "backward"): Work(lambda: spectrum(back=True)),
         (SQUEEZE, "forward"): Work(squeeze),
         (SQUEEZE, "backward"): Work(squeeze_back),
     }

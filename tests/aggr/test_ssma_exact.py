@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch_geometric.nn import GATConv, GCNConv, PNAConv, SAGEConv
 
-from ssma.aggr import SSMAAggregation, use_aggregation
+from ssma.aggr import SSMAAggregation, product, use_aggregation
 
 
 def degrees_for(kappa):
@@ -155,6 +155,28 @@ def test_options(selection, heads, compression, learn_affine, mixing, dtype, tol
         aggr.affine_weight.data += 0.3 * torch.randn_like(aggr.affine_weight)
         aggr.affine_bias.data += 0.3 * torch.randn_like(aggr.affine_bias)
     compare(aggr, tolerance, dtype)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"learn_affine": True}, {"mixing": "product"}, {"normalisation": "log"}], ids=str
+)
+@pytest.mark.parametrize("kappa", [3, 9])
+def test_chunks_of_rows(kappa, options, monkeypatch):
+    """Chunks of one row, of a few with a smaller last one, and all rows at once."""
+    torch.manual_seed(0)
+    aggr = SSMAAggregation(5, kappa, **options).double()
+    messages, index = torch.randn(60, 5, dtype=torch.float64, requires_grad=True), torch.arange(60) % 13
+    columns = aggr.m1 * (aggr.m2 // 2 + 1) * 2
+    results = []
+    for bytes_of_a_factor in (1, 4 * columns * 8, 2**30):
+        monkeypatch.setitem(product.CHUNK_BYTES, "cpu", bytes_of_a_factor)
+        out = aggr(messages, index)
+        results.append(
+            (out, *torch.autograd.grad(out.square().sum(), [messages, *aggr.source_score.parameters(), aggr.weight]))
+        )
+    for result in results[:2]:
+        for one, other in zip(result, results[2], strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def polynomial(neighbours):
@@ -334,8 +356,6 @@ def test_compiled_without_a_graph_break(options):
 
 def test_operators_satisfy_the_rules_of_torch():
     """Schema, shapes without data, and gradient registration of the two operators, as torch checks them."""
-    from ssma.aggr import product, selection  # noqa: F401
-
     torch.manual_seed(0)
     weight, message = torch.rand(2, 6, requires_grad=True), torch.randn(6, 3, requires_grad=True)
     torch.library.opcheck(torch.ops.ssma.weighted_sums.default, (weight, message, torch.tensor([0, 2, 1, 1, 0, 2]), 4))
