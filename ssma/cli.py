@@ -140,6 +140,8 @@ def _prepare(options: argparse.Namespace) -> int:
     mirror = plan["config"]["data"]["mirror"] or os.environ.get("SSMA_DATA_MIRROR")
     with _imports():
         from ssma.data.prepare import prepare
+        from ssma.layers.preflight import preflight
+    preflight(arm for arm in plan["arms"] if arm["dataset"] == dataset["label"])
     card = prepare(results.data(dataset["id"]), dataset, Path(mirror) if mirror else None)
     log.info(
         "%s: %d graphs, %d nodes, %d edges", dataset["label"], card["num_graphs"], card["num_nodes"], card["num_edges"]
