@@ -1,12 +1,13 @@
 """Neighbourhood aggregations for PyTorch Geometric. Needs torch and torch_geometric, nothing else."""
 
-from torch_geometric.nn.aggr import MaxAggregation, MinAggregation, SumAggregation
+from torch_geometric.nn.aggr import MaxAggregation, MinAggregation
 
 from ssma.aggr.basic import (
     MeanAggregation,
     MedianAggregation,
     MulAggregation,
     SoftmaxAggregation,
+    SumAggregation,
     VPAAggregation,
 )
 from ssma.aggr.deep_sets import DeepSetsAggregation

@@ -1,4 +1,4 @@
-"""Aggregations without weights of their own: mean, product, median, variance-preserving sum, softmax."""
+"""Aggregations of one formula: sum, mean, product, median, variance-preserving sum, softmax."""
 
 import torch
 from torch import Tensor
@@ -6,6 +6,16 @@ from torch.nn import Parameter
 from torch_geometric.utils import scatter, softmax
 
 from ssma.aggr.grouped import GroupedAggregation, group_mean, group_sizes
+
+
+class SumAggregation(GroupedAggregation):
+    r"""The sum of the neighbours, :math:`\sum_i x_i`; 0 without neighbours.
+
+    In float32 and float64 it is PyG's `SumAggregation`, number for number; half precision runs in float32.
+    """
+
+    def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        return scatter(x, index, 0, dim_size, "sum")
 
 
 class MeanAggregation(GroupedAggregation):

@@ -1,18 +1,17 @@
 """Putting an aggregation into a message-passing layer that exists."""
 
+import inspect
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
 from torch_geometric.nn import DegreeScalerAggregation, GPSConv, MessagePassing
-from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.nn.aggr import Aggregation, MultiAggregation
 from torch_geometric.utils import is_sparse, to_edge_index
 
-from ssma.aggr.ssma import SSMAAggregation
-
-SOURCES = ("x", "key", "k")
-TARGETS = ("x", "query", "q")
+from ssma.aggr.ssma import NodeFeatures, SSMAAggregation
 
 
 def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
@@ -22,8 +21,11 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
 
         conv = use_aggregation(GATConv(64, 8, heads=8), SSMAAggregation(in_channels=8, heads=8))
 
+    The features are what the layer propagates and its ``message`` takes: the first argument ``*_j`` for the source, the
+    first ``*_i`` for the target (or, without one, the target's part of the former).
+
     Args:
-        layer: Any PyG `MessagePassing` layer, or a `GPSConv`, whose inner layer is meant. A `PNAConv` mixes several
+        layer: A PyG `MessagePassing` layer, or a `GPSConv`, whose inner layer is meant. A `PNAConv` mixes several
             aggregations and its weights count them: build it with ``aggregators=[..., aggr]``, then call this.
         aggr: The aggregation; its ``in_channels`` and ``heads`` are those of the layer's messages.
 
@@ -31,7 +33,7 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
         The layer, changed in place.
 
     Raises:
-        TypeError: If the layer passes no messages, or the aggregation is none.
+        TypeError: If the layer passes no messages or aggregates them in its own way, or the aggregation is none.
         ValueError: If the layer mixes aggregations and ``aggr`` is not one of them.
     """
     if not isinstance(aggr, Aggregation):
@@ -41,45 +43,85 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
     inner = layer.conv if isinstance(layer, GPSConv) else layer
     if not isinstance(inner, MessagePassing):
         raise TypeError(f"use_aggregation got {type(inner).__name__} but expected a PyG MessagePassing layer")
-    if isinstance(inner.aggr_module, DegreeScalerAggregation):
+    if type(inner).aggregate is not MessagePassing.aggregate:
+        raise TypeError(f"use_aggregation got {type(inner).__name__}, which aggregates in its own way and ignores aggr")
+    if isinstance(inner.aggr_module, DegreeScalerAggregation | MultiAggregation):
         if all(module is not aggr for module in inner.aggr_module.modules()):
             raise ValueError(f"{type(inner).__name__} mixes aggregations: build it with aggregators=[..., aggr]")
     else:
         inner.aggr = None
         inner.aggr_module = aggr
         inner.fuse = False
-    if not isinstance(inner.__dict__.get("propagate"), _Propagate):
-        inner.propagate = _Propagate(inner)
+    if not hasattr(inner, "shown_names"):
+        names = [name for name in inspect.signature(inner.message).parameters if name.endswith(("_i", "_j"))]
+        inner.shown_names = {side: [name[:-2] for name in names if name.endswith(side)] for side in ("_i", "_j")}
+        inner.register_propagate_forward_pre_hook(_show)
+        inner.__class__ = _showing(type(inner))
     return layer
 
 
-class _Propagate:
-    """A layer's ``propagate`` that first hands what is propagated to the layer's SSMA aggregations, for one call.
+@cache
+def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
+    """Returns a class of layers that show their features under `torch.compile` too, where PyG leaves out hooks.
 
-    Not a hook: PyG leaves hooks out under `torch.compile`. An object that knows its layer, so that it is copied and
-    pickled with it.
+    It takes them back where a call ends, also by an exception, so that no later call can meet them.
     """
 
-    def __init__(self, layer: MessagePassing) -> None:
-        self.layer = layer
+    def propagate(self: MessagePassing, edge_index: Any, size: Any = None, **propagated: Any) -> Tensor:
+        if torch.compiler.is_compiling():
+            _show(self, (edge_index, size, propagated))
+            return base.propagate(self, edge_index, size=size, **propagated)
+        try:
+            return base.propagate(self, edge_index, size=size, **propagated)
+        finally:
+            for aggr in _seeing(self):
+                aggr.node_features = None
 
-    def __call__(self, edge_index: Any, size: Any = None, **propagated: Any) -> Tensor:
-        for module in self.layer.aggr_module.modules():
-            if isinstance(module, SSMAAggregation) and module.sees_features:
-                module.node_features = _node_features(self.layer.flow, edge_index, propagated)
-        return type(self.layer).propagate(self.layer, edge_index, size=size, **propagated)
+    def reduce(self: MessagePassing, protocol: int) -> tuple:
+        return _blank, (base,), self.__dict__
+
+    return type(
+        base.__name__, (base,), {"propagate": propagate, "__reduce_ex__": reduce, "__module__": base.__module__}
+    )
 
 
-def _node_features(flow: str, edge_index: Any, propagated: dict[str, Any]) -> tuple[Tensor, Any, Tensor] | None:
-    """Returns features of sources and targets (or None), and the source of each message."""
+def _blank(base: type[MessagePassing]) -> MessagePassing:
+    kind = _showing(base)
+    return kind.__new__(kind)
+
+
+def _seeing(layer: MessagePassing) -> list[SSMAAggregation]:
+    return [
+        module
+        for module in layer.aggr_module.modules()
+        if isinstance(module, SSMAAggregation) and (module.selection == "attention" or module.slots_from == "features")
+    ]
+
+
+def _show(layer: MessagePassing, inputs: tuple[Any, Any, dict[str, Any]]) -> None:
+    """Hands what a layer propagates to its SSMA aggregations, for one call."""
+    edge_index, _, propagated = inputs
+    if not _seeing(layer):
+        return
     if is_sparse(edge_index):  # a transposed adjacency: rows are targets
         row, column = to_edge_index(edge_index)[0]
         edge_index = torch.stack([column, row])
-    source, target = _first(propagated, SOURCES), _first(propagated, TARGETS)
-    source = source[0] if isinstance(source, tuple | list) else source
-    target = target[1] if isinstance(target, tuple | list) else target
-    return None if source is None else (source, target, edge_index[0 if flow == "source_to_target" else 1])
+    sources = [name for name in layer.shown_names["_j"] if propagated.get(name) is not None]
+    targets = [name for name in layer.shown_names["_i"] if propagated.get(name) is not None] or sources
+    if not sources:
+        raise ValueError(
+            f"{type(layer).__name__} propagates {', '.join(propagated) or 'nothing'} but no features of source nodes "
+            f"that its message takes; attention slots need them, so use selection='random' in this layer"
+        )
+    features = NodeFeatures(
+        source=_side(propagated[sources[0]], 0),
+        target=_side(propagated[targets[0]], 1),
+        content=_side(propagated[sources[-1]], 0),
+        source_index=edge_index[0 if layer.flow == "source_to_target" else 1],
+    )
+    for aggr in _seeing(layer):
+        aggr.node_features = features
 
 
-def _first(propagated: dict[str, Any], names: tuple[str, ...]) -> Any:
-    return next((propagated[name] for name in names if propagated.get(name) is not None), None)
+def _side(value: Any, side: int) -> Tensor | None:
+    return value[side] if isinstance(value, tuple | list) else value

@@ -52,11 +52,15 @@ class GroupedAggregation(Aggregation):
             dim: Dimension of the messages.
 
         Raises:
-            ValueError: If the messages have another width than the aggregation.
+            ValueError: If the messages have another width than the aggregation, or another number than the index.
         """
         if ptr is not None:
             index = torch.arange(dim_size, device=x.device).repeat_interleave(ptr.diff())
         rows = x.movedim(dim, 0)
+        if index.numel() != rows.size(0):
+            raise ValueError(
+                f"{type(self).__name__} got {rows.size(0)} messages but an index of {index.numel()} targets"
+            )
         shape, groups = (dim_size, *rows.shape[1:]), dim_size
         if self.in_channels is not None:
             self._check_width(x, dim)

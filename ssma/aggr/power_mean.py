@@ -49,10 +49,10 @@ class PowerMeanAggregation(GroupedAggregation):
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         p = self.log_p.to(x.dtype).exp()
         # Powers are taken relative to a group's largest magnitude, so that none overflows. The result does not depend
-        # on that unit, hence no gradient; as a power of two it costs no rounding either.
+        # on that unit, hence no gradient; the plain mean needs none.
         with torch.no_grad():
             largest = scatter(x.abs(), index, 0, dim_size, "max").clamp(min=EPS)
-            unit = torch.ldexp(torch.ones_like(largest), largest.frexp().exponent)
+            unit = torch.where(p == 1, 1, largest)
         z = x / unit[index]
         powers = z * torch.maximum(z.abs(), (EPS / unit)[index]).pow(p - 1)
         mean = group_mean(powers, index, dim_size)

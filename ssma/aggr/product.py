@@ -10,8 +10,12 @@ from torch.nn.functional import pad
 
 from ssma.aggr.opaque import opaque
 
-BLOCK = 4  # factors that are multiplied before they are normalised: their product stays inside the range of float32
-FLOOR = {torch.float32: 1e-16, torch.float64: 1e-48}  # below it a magnitude is normalised linearly: a bounded gradient
+BLOCK = 4  # factors that are multiplied before they are normalised
+FLOOR = {
+    torch.float32: 2e-19,
+    torch.float64: 1e-140,
+}  # its square is a normal number; below it a product counts as zero
+CEILING = {torch.float32: 1e16, torch.float64: 1e16}  # of the product of a block whose factors are as large as can be
 LANES = 16  # matrix products are twice as fast if the width of the thin matrix is a multiple of this
 CHUNK_BYTES = {"cpu": 2**19, "cuda": 2**26}  # of a factor: what caches hold, for each thread; what keeps a GPU busy
 
@@ -158,6 +162,14 @@ def _shapes(grad, slots, scale, near, matrix, root, gain, weight, real, logarith
 _product = opaque("ssma::compressed_product", _forward, _backward, _save, _gradients, _shape, _shapes)
 
 
+def headroom(channels: int, dtype: torch.dtype) -> float:
+    """Returns a factor for the first slot of each block, after which the smallest products are above the floor.
+
+    A scaled slot has entries up to 1, so that a factor has a magnitude of at most channels + 1.
+    """
+    return CEILING[dtype] / (channels + 1) ** BLOCK
+
+
 def chunks(slots: Tensor, weight: Tensor) -> list[slice]:
     """Returns the rows of each chunk."""
     threads = torch.get_num_threads() if slots.device.type == "cpu" else 1
@@ -232,8 +244,12 @@ def _logarithmic(normalised: Tensor, root: Tensor, gain: Tensor) -> tuple[Tensor
 
 
 def _normalised_backward(product: Tensor, norm: tuple[Tensor, Tensor, Tensor], upper: Tensor) -> Tensor:
-    """Returns the conjugate gradient of P from that of ``P scale(|P|)``."""
+    """Returns the conjugate gradient of P from that of ``P scale(|P|)``.
+
+    At zero the gradient of a root is infinite: there it is 0, and that of a single factor (exponent 0) is exact.
+    """
     square, scale, exponent = norm
+    scale = torch.where((square > FLOOR[square.dtype] ** 2) | (exponent == 0), scale, 0)
     work = product * upper
     radial = work.real * exponent
     radial.div_(torch.nn.functional.threshold(square, FLOOR[square.dtype] ** 2, math.inf))

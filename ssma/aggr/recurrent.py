@@ -53,6 +53,8 @@ class RecurrentAggregation(GroupedAggregation):
         """
         raise NotImplementedError
 
+    # The networks always run as in training: there is no dropout, and CUDA can go backward in no other mode.
+
     def _weights(self, dtype: torch.dtype) -> list[Tensor]:
         return [weight.to(dtype) for weight in self.rnn.all_weights[0]]
 
@@ -79,7 +81,7 @@ class LSTMAggregation(RecurrentAggregation):
     def _last_state(self, packed: Tensor, batch_sizes: Tensor, sequences: int) -> Tensor:
         start = packed.new_zeros(1, sequences, self.in_channels)
         weights = self._weights(packed.dtype)
-        return torch.lstm(packed, batch_sizes, (start, start), weights, True, 1, 0.0, self.training, False)[1][0]
+        return torch.lstm(packed, batch_sizes, (start, start), weights, True, 1, 0.0, True, False)[1][0]
 
 
 class GRUAggregation(RecurrentAggregation):
@@ -103,4 +105,4 @@ class GRUAggregation(RecurrentAggregation):
     def _last_state(self, packed: Tensor, batch_sizes: Tensor, sequences: int) -> Tensor:
         start = packed.new_zeros(1, sequences, self.in_channels)
         weights = self._weights(packed.dtype)
-        return torch.gru(packed, batch_sizes, start, weights, True, 1, 0.0, self.training, False)[1][0]
+        return torch.gru(packed, batch_sizes, start, weights, True, 1, 0.0, True, False)[1][0]

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from torch_geometric.nn.aggr import Aggregation, MaxAggregation, MinAggregation, SumAggregation
+from torch_geometric.nn.aggr import Aggregation, MaxAggregation, MinAggregation
 
 from ssma.aggr.basic import (
     MeanAggregation,
     MedianAggregation,
     MulAggregation,
     SoftmaxAggregation,
+    SumAggregation,
     VPAAggregation,
 )
 from ssma.aggr.deep_sets import DeepSetsAggregation

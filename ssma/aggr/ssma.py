@@ -1,7 +1,7 @@
 """Sequential Signal Mixing Aggregation."""
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch.nn import Linear, Parameter
 from torch.nn.functional import pad
 from torch_geometric.nn.aggr import Aggregation
 
-from ssma.aggr.product import compressed_product
+from ssma.aggr.product import BLOCK, compressed_product, headroom
 from ssma.aggr.selection import attention_slots, random_slots
 from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_map, transformed_weight
 
@@ -20,6 +20,19 @@ CHOICES = {
     "normalisation": ("geometric", "none", "log"),
     "slots_from": ("messages", "features"),
 }
+
+
+class NodeFeatures(NamedTuple):
+    """What a layer shows its aggregation, for one call."""
+
+    source: Tensor
+    """Features of the source nodes that are scored."""
+    target: Tensor | None
+    """Features of the target nodes that are scored."""
+    content: Tensor
+    """Features of the source nodes that messages are made of."""
+    source_index: Tensor
+    """Source node of each message, ``[E]``."""
 
 
 class SSMAAggregation(Aggregation):
@@ -43,10 +56,12 @@ class SSMAAggregation(Aggregation):
     Neither the arrays nor their transforms are computed node by node: the transform of step 2 has a closed form and
     that of step 4 is applied to the compressor's weights.
 
-    A node without messages gets a constant, the compressor applied to the unit impulse (the empty product). No
-    magnitude, zero included, makes a result or a gradient infinite, unless ``normalisation="none"`` asks for it. The
-    inner part runs in float32 (float64 for float64 inputs); the result has the dtype of the messages. The result
-    does not depend on the order of a node's messages, except in random selection where a node has more than kappa.
+    A node without messages gets a constant, the compressor applied to the unit impulse (the empty product; to ones
+    with ``mixing="product"``, to zeros with ``"sum"``). Results and gradients are finite for entries up to 1e30;
+    where a product of several factors is exactly zero its gradient is infinite, and 0 is taken. There are no second
+    derivatives. The inner part runs in float32 (float64 for float64 inputs); the result has the dtype of the
+    messages. It does not depend on the order of a node's messages, except in random selection where a node has more
+    than kappa.
 
     Attention scores see what the layer propagates, :math:`\mathrm{LeakyReLU}(a_k^\top h_i + b_k^\top h_j)`, when the
     aggregation was put into the layer by :func:`ssma.aggr.use_aggregation`. Called alone, there are no node features:
@@ -104,7 +119,7 @@ class SSMAAggregation(Aggregation):
     ) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("kappa", kappa), ("heads", heads)):
-            if not isinstance(value, int) or value < 1:
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"SSMAAggregation got {name}={value!r} but expected a whole number, at least 1")
         choices = (selection, compression_of, mixing, normalisation, slots_from)
         for (name, allowed), choice in zip(CHOICES.items(), choices, strict=True):
@@ -117,8 +132,8 @@ class SSMAAggregation(Aggregation):
             )
         if not 0 < compression <= 1:
             raise ValueError(f"SSMAAggregation got compression={compression} but expected 0 < compression <= 1")
-        if temperature <= 0:
-            raise ValueError(f"SSMAAggregation got temperature={temperature} but expected it above 0")
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"SSMAAggregation got temperature={temperature} but expected a finite number above 0")
         self.in_channels = in_channels
         self.kappa = kappa
         self.selection = selection
@@ -142,19 +157,14 @@ class SSMAAggregation(Aggregation):
         self.affine_weight = Parameter(torch.empty(in_channels, self.m1, self.m2)) if learn_affine else None
         self.affine_bias = Parameter(torch.empty(self.m1, self.m2)) if learn_affine else None
         widths = heads * in_channels if attention_channels is None else attention_channels
-        self.attention_channels = widths if isinstance(widths, tuple) else (widths, widths)
+        self.attention_channels = (widths, widths) if isinstance(widths, int) else tuple(widths)
         attends = selection == "attention"
         self.source_score, self.target_score = (
             Linear(width, heads * kappa) if attends else None for width in self.attention_channels
         )
         self._fan_in = m
-        self.node_features: tuple[Tensor, Tensor | None, Tensor] | None = None
+        self.node_features: NodeFeatures | None = None
         self.reset_parameters()
-
-    @property
-    def sees_features(self) -> bool:
-        """Whether a layer has something to show: what it propagates."""
-        return self.selection == "attention" or self.slots_from == "features"
 
     def _rank(self) -> int | None:
         if self.compression == 1:
@@ -228,31 +238,29 @@ class SSMAAggregation(Aggregation):
             )
         return x.view(-1, self.heads, self.in_channels)
 
-    def _source_features(self, message: Tensor, features: tuple[Tensor, Tensor | None, Tensor] | None) -> Tensor:
+    def _source_features(self, message: Tensor, features: NodeFeatures | None) -> Tensor:
         """Returns the source node's features in place of each message, ``[E, heads, channels]``."""
         if features is None:
             raise ValueError(
                 "SSMAAggregation got messages without node features but slots_from='features' expected those of a "
                 "layer; put it into one with use_aggregation(layer, aggr)"
             )
-        source, _, source_index = features
-        if source[0].numel() != message[0].numel():
+        content = features.content.flatten(1)
+        if content.size(1) != self.heads * self.in_channels:
             raise ValueError(
-                f"SSMAAggregation got source features of width {source[0].numel()} but slots_from='features' expected "
-                f"the width of the messages, {message[0].numel()}; use slots_from='messages' in this layer"
+                f"SSMAAggregation got source features of width {content.size(1)} but slots_from='features' expected "
+                f"the width of the messages, {self.heads * self.in_channels}; use slots_from='messages' in this layer"
             )
-        return source.to(message.dtype)[source_index].view_as(message)
+        return content.to(message.dtype)[features.source_index].view_as(message)
 
-    def _scores(self, message: Tensor, index: Tensor, features: tuple[Tensor, Tensor | None, Tensor] | None) -> Tensor:
+    def _scores(self, message: Tensor, index: Tensor, features: NodeFeatures | None) -> Tensor:
         """Returns attention scores, ``[E, heads, kappa]``."""
-        if features is None:
-            source, target, source_index = message, None, None
-        else:
-            source, target, source_index = features
+        source = message if features is None else features.source
         score = self._score(self.source_score, source, message.dtype, "source")
-        score = score if source_index is None else score[source_index]
-        if target is not None:
-            score = score + self._score(self.target_score, target, message.dtype, "target")[index]
+        if features is not None:
+            score = score[features.source_index]
+            if features.target is not None:
+                score = score + self._score(self.target_score, features.target, message.dtype, "target")[index]
         score = torch.nn.functional.leaky_relu(score) / self.temperature
         return score.view(-1, self.heads, self.kappa)
 
@@ -277,15 +285,18 @@ class SSMAAggregation(Aggregation):
     def _product(self, slots: Tensor, filled: Tensor) -> Tensor:
         """Returns the product of the slots' spectra (or arrays), under the first part of the compressor.
 
-        Each slot is divided by its largest entry, so that no product overflows; the geometric mean makes that a
-        factor of the result (``gain``). An empty slot has the neutral element of the product.
+        Each slot is scaled such that products use the range of floating point numbers well; the geometric mean makes
+        that a factor of the result (``gain``). An empty slot has the neutral element of the product.
         """
-        present = torch.arange(self.kappa, device=slots.device).unsqueeze(1) < filled  # [kappa, R]
-        largest = slots.detach().abs().amax(-1).clamp(min=1)
-        scale, present = (1 / largest).unsqueeze(-1), present.unsqueeze(-1).to(slots.dtype)
+        slot = torch.arange(self.kappa, device=slots.device).view(-1, 1, 1)
+        present = slot < filled.unsqueeze(-1)  # [kappa, R, 1]
+        scale = 1 / slots.detach().abs().amax(-1, keepdim=True).clamp(min=1)
+        if self.normalisation != "none":
+            scale = torch.where(present & (slot % BLOCK == 0), scale * headroom(self.in_channels, slots.dtype), scale)
+        present = present.to(slots.dtype)
         root = 1 / filled.clamp(min=1).to(slots.dtype).unsqueeze(-1)
         root = torch.ones_like(root) if self.normalisation == "none" else root
-        gain = (largest.log().sum(0).unsqueeze(-1) * root).exp()
+        gain = (-scale.log().sum(0) * root).exp()
         weight = self.weight.to(slots.dtype)
         transforms = self.mixing == "convolution"
         if transforms and not self.learn_affine:

@@ -478,3 +478,24 @@ def test_the_guide_says_what_the_registry_says():
     shown = {name: (f"{kind.empty:g}" if isinstance(kind.empty, float) else kind.empty, "no" if kind.invariant else "yes")
              for name, kind in AGGREGATORS.items()}  # fmt: skip
     assert {name: (empty, order) for name, empty, order in rows} == shown
+
+
+def test_power_mean_with_a_large_exponent_is_the_largest_magnitude():
+    index = torch.zeros(3, dtype=torch.long)
+    for p in (64.0, 110.0, 200.0):
+        out = PowerMeanAggregation(p)(torch.tensor([[1.0], [0.5], [-0.25]]), index)
+        assert out.item() == pytest.approx((1 / 3) ** (1 / p), rel=1e-4)
+    assert PowerMeanAggregation(110.0)(torch.ones(1, 1), index[:1]).item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "median", "lstm", "std"])
+def test_an_index_of_another_length_is_refused(name):
+    aggr = make_aggregation(name, 4)
+    with pytest.raises(ValueError, match="got 5 messages but an index of 4 targets"):
+        aggr(torch.randn(5, 4), torch.tensor([0, 0, 1, 1]))
+
+
+def test_sums_in_half_precision_are_summed_in_float32():
+    ones = torch.ones(3000, 1, dtype=torch.bfloat16)
+    out = make_aggregation("sum", 1)(ones, torch.zeros(3000, dtype=torch.long))
+    assert out.item() == torch.tensor(3000.0).bfloat16().item()

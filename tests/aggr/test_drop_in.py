@@ -1,0 +1,122 @@
+"""What a layer shows the attention slots, and what a layer cannot do."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch_geometric.nn import EGConv, GCNConv, LEConv, MessagePassing, ResGatedGraphConv, SAGEConv, TransformerConv
+from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
+
+from ssma.aggr import SSMAAggregation, use_aggregation
+
+X, EDGES = (
+    torch.randn(6, 8, generator=torch.Generator().manual_seed(0)),
+    torch.tensor([[0, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 3]]),
+)
+
+
+def shown(layer, *inputs):
+    """What the aggregation of a layer was shown in a call."""
+    seen = []
+    layer.aggr_module.register_forward_pre_hook(lambda module, _: seen.append(module.node_features))
+    layer(*inputs)
+    return seen[0]
+
+
+def test_a_residual_gated_layer_shows_keys_of_targets_and_queries_of_sources():
+    torch.manual_seed(0)
+    layer = use_aggregation(ResGatedGraphConv(8, 8), SSMAAggregation(8))
+    features = shown(layer, X, EDGES)
+    torch.testing.assert_close(features.source, layer.lin_query(X))
+    torch.testing.assert_close(features.target, layer.lin_key(X))
+    torch.testing.assert_close(features.content, layer.lin_value(X))
+    assert features.source_index.equal(EDGES[0])
+    bipartite = use_aggregation(ResGatedGraphConv((8, 8), 8), SSMAAggregation(8))
+    assert bipartite((X, X[:2]), torch.tensor([[0, 5, 4], [0, 1, 1]])).shape == (2, 8)
+
+
+def test_a_transformer_layer_shows_queries_of_targets_and_keys_of_sources():
+    torch.manual_seed(0)
+    layer = use_aggregation(TransformerConv(8, 4, heads=2), SSMAAggregation(4, heads=2))
+    features = shown(layer, X, EDGES)
+    torch.testing.assert_close(features.source.flatten(1), layer.lin_key(X))
+    torch.testing.assert_close(features.target.flatten(1), layer.lin_query(X))
+    torch.testing.assert_close(features.content.flatten(1), layer.lin_value(X))
+
+
+def test_names_of_features_do_not_matter():
+    torch.manual_seed(0)
+    layer = use_aggregation(LEConv(8, 8), SSMAAggregation(8))
+    layer(X, EDGES).sum().backward()
+    assert layer.aggr_module.target_score.weight.grad.abs().sum() > 0
+
+
+class Nothing(MessagePassing):
+    def forward(self, edge_index, edge_attr):
+        return self.propagate(edge_index, edge_attr=edge_attr, size=(6, 6))
+
+    def message(self, edge_attr):
+        return edge_attr
+
+
+def test_a_layer_without_source_features():
+    layer = use_aggregation(Nothing(), SSMAAggregation(8))
+    with pytest.raises(ValueError, match="propagates edge_attr but no features of source nodes"):
+        layer(EDGES, torch.randn(7, 8))
+    assert use_aggregation(Nothing(), SSMAAggregation(8, selection="random"))(EDGES, torch.randn(7, 8)).shape == (6, 8)
+
+
+def test_layers_that_would_ignore_the_aggregation_are_refused():
+    with pytest.raises(TypeError, match="EGConv, which aggregates in its own way"):
+        use_aggregation(EGConv(8, 8), SumAggregation())
+    with pytest.raises(ValueError, match="mixes aggregations"):
+        use_aggregation(SAGEConv(8, 8, aggr=["mean", "max"]), SSMAAggregation(8))
+    with pytest.raises(TypeError, match="Linear but expected a PyG MessagePassing"):
+        use_aggregation(torch.nn.Linear(8, 8), SumAggregation())
+    with pytest.raises(TypeError, match="type str but expected a PyG Aggregation"):
+        use_aggregation(SAGEConv(8, 8), "sum")
+
+
+def test_features_do_not_survive_an_exception():
+    class Failing(SAGEConv):
+        def message(self, x_j):
+            raise RuntimeError("no memory")
+
+    layer = use_aggregation(Failing(8, 8), SSMAAggregation(8))
+    with pytest.raises(RuntimeError, match="no memory"):
+        layer(X, EDGES)
+    assert layer.aggr_module.node_features is None
+
+
+def test_an_explainer_may_come_and_go():
+    torch.manual_seed(0)
+    layer = use_aggregation(GCNConv(8, 8), SSMAAggregation(8)).eval()
+    expected = layer(X, EDGES)
+    layer.explain = True
+    layer._edge_mask, layer._loop_mask, layer._apply_sigmoid = torch.ones(7), torch.zeros(7, dtype=torch.bool), False
+    torch.testing.assert_close(layer(X, EDGES), expected)
+    layer.explain = None
+    torch.testing.assert_close(layer(X, EDGES), expected)
+
+
+def test_copies_and_pickles_are_layers_of_their_own():
+    torch.manual_seed(0)
+    layer = use_aggregation(GCNConv(8, 8), SSMAAggregation(8)).eval()
+    expected = layer(X, EDGES)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert isinstance(other, GCNConv)
+        assert repr(other) == repr(layer)
+        torch.testing.assert_close(other(X, EDGES), expected)
+        with torch.no_grad():
+            other.aggr_module.target_score.weight.add_(1)
+        assert not torch.allclose(other(X, EDGES), expected)
+        torch.testing.assert_close(layer(X, EDGES), expected)
+
+
+def test_a_second_aggregation_replaces_the_first():
+    layer = use_aggregation(use_aggregation(SAGEConv(8, 8), SSMAAggregation(8)), MeanAggregation())
+    torch.manual_seed(0)
+    plain = SAGEConv(8, 8, aggr="mean")
+    plain.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(layer(X, EDGES), plain(X, EDGES))
