@@ -20,7 +20,7 @@ MAY_IMPORT = {
 }
 NO_TORCH = ("study", "track", "report", "tune")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
-STANDARD = {"math", "typing", "collections", "dataclasses", "importlib"}
+STANDARD = {"functools", "inspect", "math", "typing", "collections", "dataclasses", "importlib"}
 
 
 def imports_of(path):
