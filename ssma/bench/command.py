@@ -1,18 +1,25 @@
-"""What ``ssma bench aggr`` does: measure, and write the page, the raw numbers and the figures."""
+"""What ``ssma bench`` does: measure, and write a page, the raw numbers and figures."""
 
 import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import torch
 from tqdm import tqdm
 
-from ssma.bench import figures
+from ssma.bench import figures, tables
 from ssma.bench.aggr import QUICK, Grid, run_aggr
+from ssma.bench.data import DATA_QUICK, DataGrid, run_data
+from ssma.bench.fit import FIT_QUICK, FitGrid, run_fit_bench
 from ssma.bench.machine import machine
 from ssma.bench.measure import Limits
-from ssma.bench.tables import as_frame, page
 from ssma.errors import StudyError
 from ssma.study.records import write_atomic
+
+Rows = list[dict[str, Any]]
 
 
 def bench_aggr(out: Path, device: str, threads: int | None, quick: bool, limits: Limits) -> None:
@@ -28,17 +35,79 @@ def bench_aggr(out: Path, device: str, threads: int | None, quick: bool, limits:
     Raises:
         StudyError: If CUDA is asked for and there is none.
     """
+    devices, grid = _start(device, threads), QUICK if quick else Grid()
+    cells, count = run_aggr(grid, devices, limits), len(grid) * len(devices)
+    frame = _measured(cells, count, out / "aggr.csv", tables.COLUMNS, _what)
+    images = _images(figures.draw(frame, out))
+    write_atomic(out / "aggr.md", tables.page(frame, machine(devices), images).encode())
+
+
+def bench_data(out: Path, device: str, threads: int | None, quick: bool, budget: float, mirror: Path | None) -> None:
+    """Writes ``data.md``, ``data.csv`` and the figures to ``out``, like :func:`bench_aggr`.
+
+    Args:
+        out: A folder.
+        device: As in :func:`bench_aggr`.
+        threads: Threads of torch, all cores by default.
+        quick: Take one small data set only.
+        budget: Seconds of a cell's repeats.
+        mirror: Folder of raw data sets; random graphs of their sizes stand in for those that are not there.
+    """
+    devices, grid = _start(device, threads), DATA_QUICK if quick else DataGrid()
+    columns = [*tables.DATA_CELL, *tables.MEASURED]
+    with tempfile.TemporaryDirectory() as work:
+        cells, count = run_data(grid, devices, budget, mirror, Path(work)), len(grid) * len(devices)
+        frame = _measured(cells, count, out / "data.csv", columns, lambda row: row["dataset"])
+    images = _images(figures.draw_data(frame, out))
+    write_atomic(out / "data.md", tables.data_page(frame, machine(devices), images).encode())
+
+
+def bench_fit(out: Path, device: str, threads: int | None, quick: bool, limits: Limits, mirror: Path | None) -> None:
+    """Writes ``fit.md``, ``fit.csv`` and the figures to ``out``, like :func:`bench_aggr`.
+
+    Args:
+        out: A folder.
+        device: As in :func:`bench_aggr`.
+        threads: Threads of torch, all cores by default.
+        quick: Take small networks on one small data set only.
+        limits: What is not measured because it would take too much.
+        mirror: As in :func:`bench_data`.
+    """
+    devices, grid = _start(device, threads), FIT_QUICK if quick else FitGrid()
+    columns = [*tables.FIT_CELL, *tables.MEASURED]
+    with tempfile.TemporaryDirectory() as work:
+        cells, count = run_fit_bench(grid, devices, limits, mirror, Path(work)), len(grid) * len(devices)
+        what = "{dataset} {layer} {aggregator}"
+        frame = _measured(cells, count, out / "fit.csv", columns, lambda row: what.format(**row))
+    images = _images(figures.draw_fit(frame, out))
+    write_atomic(out / "fit.md", tables.fit_page(frame, machine(devices), images).encode())
+
+
+def _start(device: str, threads: int | None) -> list[torch.device]:
     torch.set_num_threads(threads or os.cpu_count())
-    devices, grid, rows = _devices(device), QUICK if quick else Grid(), []
-    with tqdm(total=len(grid) * len(devices), unit="cell") as progress:
-        for cell in run_aggr(grid, devices, limits):
+    return _devices(device)
+
+
+def _measured(
+    cells: Iterator[Rows], count: int, path: Path, columns: list[str], name: Callable[[dict[str, Any]], str]
+) -> pd.DataFrame:
+    """Runs all cells; writes the numbers after each, and says on stderr how far it is."""
+    rows: Rows = []
+    with tqdm(total=count, unit="cell") as progress:
+        for cell in cells:
             rows += cell
-            write_atomic(out / "aggr.csv", as_frame(rows).to_csv(index=False).encode())
-            progress.set_postfix_str(f"{cell[0]['part']} d={cell[0]['d']} nodes={cell[0]['nodes']}", refresh=False)
+            write_atomic(path, tables.as_frame(rows, columns).to_csv(index=False).encode())
+            progress.set_postfix_str(name(cell[0]), refresh=False)
             progress.update()
-    frame = as_frame(rows)
-    images = [path.name for path in figures.draw(frame, out) if path.suffix == ".png"]
-    write_atomic(out / "aggr.md", page(frame, machine(devices), images).encode())
+    return tables.as_frame(rows, columns)
+
+
+def _what(row: dict[str, Any]) -> str:
+    return f"{row['part']} d={row['d']} nodes={row['nodes']}"
+
+
+def _images(paths: list[Path]) -> list[str]:
+    return [path.name for path in paths if path.suffix == ".png"]
 
 
 def _devices(name: str) -> list[torch.device]:

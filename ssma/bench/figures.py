@@ -1,4 +1,4 @@
-"""Figures of the benchmark of the operator, from its frame."""
+"""Figures of the benchmarks, from their frames."""
 
 from pathlib import Path
 
@@ -6,14 +6,13 @@ import matplotlib
 import pandas as pd
 import seaborn
 
-from ssma.bench.tables import summary
+from ssma.bench.tables import DATA_CELL, FIT_CELL, summary
 from ssma.report.figures import STYLE, save
 
 
 def draw(frame: pd.DataFrame, folder: Path) -> list[Path]:
     """Writes a figure of the operator and one of the layers for each device, as PNG and PDF; returns the paths."""
-    matplotlib.use("Agg")
-    seaborn.set_theme(style="whitegrid", context="paper", rc=STYLE)
+    _set_up()
     whole = summary(frame[frame["seconds"].notna()]).assign(ms=lambda part: 1000 * part["seconds"])
     whole["κ"] = whole["kappa"].astype(str)
     paths = []
@@ -24,6 +23,42 @@ def draw(frame: pd.DataFrame, folder: Path) -> list[Path]:
             figure = _lines(mine[mine["part"] == part], marks)
             paths += save(figure, folder, f"aggr-{part}-{device}")
     return paths
+
+
+def draw_data(frame: pd.DataFrame, folder: Path) -> list[Path]:
+    """Writes a figure of the epochs of batches for each device, as PNG and PDF; returns the paths."""
+    _set_up()
+    whole = summary(frame, DATA_CELL).assign(ms=lambda part: 1000 * part["seconds"])
+    paths = []
+    for device, mine in whole.groupby("device", sort=False):
+        grid = _bars(mine, x="dataset", y="ms")
+        grid.set_axis_labels("", "ms per epoch (log scale)")
+        paths += save(grid.figure, folder, f"data-{device}")
+    return paths
+
+
+def draw_fit(frame: pd.DataFrame, folder: Path) -> list[Path]:
+    """Writes a figure of the seconds per epoch for each device, as PNG and PDF; returns the paths."""
+    _set_up()
+    whole = summary(frame, FIT_CELL).assign(seconds=lambda part: part["seconds"] / part["share"])
+    whole["arm"] = (whole["layer"] + "\n" + whole["aggregator"] + "\n" + whole["selection"]).str.strip()
+    paths = []
+    for device, mine in whole.groupby("device", sort=False):
+        grid = _bars(mine, x="arm", y="seconds", row="dataset")
+        grid.set_titles("{row_name}").set_axis_labels("", "s per epoch (log scale)")
+        paths += save(grid.figure, folder, f"fit-{device}")
+    return paths
+
+
+def _set_up() -> None:
+    matplotlib.use("Agg")
+    seaborn.set_theme(style="whitegrid", context="paper", rc=STYLE)
+
+
+def _bars(part: pd.DataFrame, **axes: str) -> seaborn.FacetGrid:
+    """Returns bars of both methods side by side."""
+    grid = seaborn.catplot(part, kind="bar", hue="method", palette="colorblind", height=2.6, aspect=2.2, **axes)
+    return grid.set(yscale="log")
 
 
 def _lines(part: pd.DataFrame, marks: dict) -> matplotlib.figure.Figure:

@@ -1,4 +1,4 @@
-"""The page of the benchmark of the operator, from its frame."""
+"""The pages of the benchmarks, from their frames."""
 
 from typing import TYPE_CHECKING
 
@@ -15,18 +15,22 @@ COLUMNS = [
     "part", "device", "pass", "d", "kappa", "nodes", "edges", "method", "repeat", "seconds", "bytes", "reason",
 ]  # fmt: skip
 CELL = ["part", "device", "pass", "d", "kappa", "nodes"]
+MEASURED = ["method", "repeat", "seconds", "bytes", "reason"]
+DATA_CELL = ["device", "dataset", "origin", "graphs", "batch_size"]
+FIT_CELL = ["device", "dataset", "origin", "layer", "aggregator", "selection", "width", "parameters", "share"]
 
 
-def as_frame(rows: list[dict]) -> pd.DataFrame:
+def as_frame(rows: list[dict], columns: list[str] = COLUMNS) -> pd.DataFrame:
     """Returns the raw rows as a frame: one per repeat, and one with a reason for what was not run."""
-    frame = pd.DataFrame(rows, columns=COLUMNS)
+    frame = pd.DataFrame(rows, columns=columns)
     whole = {"repeat": "Int64", "bytes": "Int64", "edges": "Int64"}
-    return frame.astype(whole | {"seconds": "float64", "reason": "object"})
+    kinds = whole | {"seconds": "float64", "reason": "object"}
+    return frame.astype({name: kind for name, kind in kinds.items() if name in columns})
 
 
-def summary(frame: pd.DataFrame) -> pd.DataFrame:
+def summary(frame: pd.DataFrame, cell: list[str] = CELL) -> pd.DataFrame:
     """Returns a row per cell and method: median, smallest and largest seconds, repeats, bytes, reason; in order."""
-    groups = frame.groupby([*CELL, "method"], sort=False, dropna=False)
+    groups = frame.groupby([*cell, "method"], sort=False, dropna=False)
     return groups.agg(
         seconds=("seconds", "median"), low=("seconds", "min"), high=("seconds", "max"), n=("seconds", "count"),
         bytes=("bytes", "max"), reason=("reason", "first"),
@@ -61,6 +65,72 @@ def page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -> st
         lines += [table.markdown() for table in _tables(frame[frame["device"] == device])]
     lines += [f"![{name}]({name})\n" for name in figures]
     return "\n".join(lines)
+
+
+def data_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -> str:
+    """Returns ``data.md``."""
+    notes = [
+        "an epoch: every graph of the data set once, in batches and in random order; nothing is computed on them",
+        "PyG: `DataLoader` without workers over a list of `Data` in memory; package: `ssma.data.batches`",
+    ]
+    rows = []
+    for cell, pair in _pairs(frame, DATA_CELL):
+        texts = [cell["device"], cell["dataset"], cell["origin"], f"{cell['graphs']:,}", str(cell["batch_size"])]
+        rows.append([Cell(text) for text in [*texts, *_compared(pair, 1000)]])
+    columns = ["device", "data set", "graphs are", "graphs", "batch", "package, ms", "PyG, ms", "ratio", "repeats"]
+    table = Table("data", "**An epoch of batches**", columns, rows)
+    return _page("Benchmark of the data path", machine, frame, DATA_CELL, notes, table, "data.csv", figures)
+
+
+def fit_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -> str:
+    """Returns ``fit.md``; an epoch's seconds are those of the steps that were run, divided by their share of it."""
+    notes = [
+        "an epoch: training and validation of the first split in the paper's settings; a few steps with as large a "
+        "part of the validation were timed, and their seconds divided by their share of the epoch",
+        "PyG: the same network at the same width in PyG's layers with `DataLoader` and the paper's formulation of "
+        "SSMA, neighbours drawn node by node; package: what a study runs",
+        "pna with the aggregator pna is the layer's own mix; ssma joins it",
+    ]
+    scaled = frame.assign(seconds=frame["seconds"] / frame["share"])
+    rows = []
+    for cell, pair in _pairs(scaled, FIT_CELL):
+        aggregator = f"{cell['aggregator']} {cell['selection']}".strip()
+        texts = [cell["device"], cell["dataset"], cell["origin"], cell["layer"], aggregator, str(cell["width"])]
+        texts += [f"{cell['parameters']:,}", f"{cell['share']:.0%}"]
+        rows.append([Cell(text) for text in [*texts, *_compared(pair, 1)]])
+    columns = [
+        "device", "data set", "graphs are", "layer", "aggregator", "width", "parameters", "share", "package, s",
+        "PyG, s", "ratio", "repeats",
+    ]  # fmt: skip
+    table = Table("fit", "**Seconds per epoch**", columns, rows)
+    return _page("Benchmark of a fit", machine, frame, FIT_CELL, notes, table, "fit.csv", figures)
+
+
+def _page(
+    title: str, machine: dict[str, str], frame: pd.DataFrame, cell: list[str], notes: list[str], table: Table,
+    numbers: str, figures: list[str],
+) -> str:  # fmt: skip
+    notes = [
+        f"repeats and order: medians of at least {_repeats(frame, cell)} repeats after one warm-up, the two in turns; "
+        f"in brackets the fastest and the slowest repeat. `{numbers}` has every repeat",
+        *notes,
+    ]
+    head = [f"# {title}", "", *(f"- {name}: {text}" for name, text in machine.items())]
+    lines = [*head, *(f"- {note}" for note in notes), "", table.markdown()]
+    return "\n".join([*lines, *(f"![{name}]({name})\n" for name in figures)])
+
+
+def _pairs(frame: pd.DataFrame, cell: list[str]) -> "Iterator[tuple[dict, pd.DataFrame]]":
+    """Yields each cell, and its summary by method."""
+    for values, part in summary(frame, cell).groupby(cell, sort=False):
+        yield dict(zip(cell, values, strict=True)), part.set_index("method")
+
+
+def _compared(pair: pd.DataFrame, scale: int) -> list[str]:
+    """Returns ours, PyG's, their ratio and the repeats; ``scale`` units are a second."""
+    ours, pyg = pair.loc["package"], pair.loc["PyG"]
+    ratio = f"{pyg['seconds'] / ours['seconds']:.1f}" if pyg["n"] else ""
+    return [_time(ours, scale), _time(pyg, scale), ratio, f"{ours['n']}"]
 
 
 def _tables(frame: pd.DataFrame) -> "Iterator[Table]":
@@ -144,15 +214,15 @@ def _draw(whole: pd.DataFrame, frame: pd.DataFrame) -> Table:
     return Table("draw", caption, ["nodes", "edges", "what", "ms", "repeats"], rows)
 
 
-def _repeats(frame: pd.DataFrame) -> int:
-    counts = summary(frame)["n"]
+def _repeats(frame: pd.DataFrame, cell: list[str] = CELL) -> int:
+    counts = summary(frame, cell)["n"]
     return int(counts[counts > 0].min())
 
 
-def _time(line: pd.Series) -> str:
+def _time(line: pd.Series, scale: int = 1000) -> str:
     if not line["n"]:
         return line["reason"]
-    return f"{1000 * line['seconds']:.3g} ({1000 * line['low']:.3g}..{1000 * line['high']:.3g})"
+    return f"{scale * line['seconds']:.3g} ({scale * line['low']:.3g}..{scale * line['high']:.3g})"
 
 
 def _megabytes(line: pd.Series) -> str:

@@ -1,20 +1,26 @@
-"""Mini-batches cut out of pre-collated tensors, without a loader and without per-graph objects."""
+"""Mini-batches cut out of pre-collated tensors, on their device, without a loader and without per-graph objects."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from ssma.data.graphs import Graphs, pointer
+from ssma.data.walks import return_probabilities
+
+SEGMENT_BYTES = 2**21  # of the batches that are gathered at once: larger arrays fall out of the caches
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Some graphs as one disconnected graph.
 
-    ``edge_index`` numbers the batch's nodes, ``batch`` [n] gives each node's graph, ``target`` the nodes that are
-    asked (node level) or None (graph level); ``y`` holds the targets only: int64 [B] or float32 [B, T].
+    ``edge_index`` numbers the batch's nodes and is sorted by target, ``batch`` [n] gives each node's graph, ``target``
+    the nodes that are asked (node level) or None (graph level); ``y`` holds the targets only: int64 [B] or float32
+    [B, T]; ``pe`` [n, steps] holds the nodes' positional encodings, or is None.
     """
 
     x: Tensor
@@ -23,12 +29,8 @@ class Batch:
     batch: Tensor
     num_graphs: int
     y: Tensor
-    target: Tensor | None
-
-    def to(self, device: torch.device | str) -> "Batch":
-        """Returns the batch on ``device``."""
-        values = [getattr(self, field.name) for field in fields(self)]
-        return Batch(*[value.to(device) if isinstance(value, Tensor) else value for value in values])
+    target: Tensor | None = None
+    pe: Tensor | None = None
 
 
 class Batches:
@@ -36,6 +38,9 @@ class Batches:
 
     A shuffled epoch is a training epoch: a batch of a single node joins the one before (the first one, the next),
     because batch norm cannot train on one row. At the node level every epoch is one batch, the whole graph.
+
+    The graphs lie on the device once per process, however many parts and fits use them. Batches are views of a few
+    megabytes that are gathered together.
 
     Example:
         >>> for batch in Batches(graphs, split["train"], 32, "graph").epoch(torch.Generator().manual_seed(0)):
@@ -46,13 +51,22 @@ class Batches:
         items: Graph numbers (level ``graph``) or node numbers (level ``node``) of the part.
         batch_size: Graphs per batch; without meaning at the node level.
         level: ``graph`` or ``node``.
+        device: Where the batches are.
+        walk_steps: Steps of the random walks of :func:`ssma.data.walks.return_probabilities` that become ``pe``; with
+            0 there is none.
     """
 
-    def __init__(self, graphs: Graphs, items: list[int], batch_size: int, level: str) -> None:
-        self.graphs, self.items, self.batch_size = graphs, torch.tensor(items, dtype=torch.int64), batch_size
+    def __init__(
+        self, graphs: Graphs, items: list[int], batch_size: int, level: str, device: torch.device | str = "cpu",
+        walk_steps: int = 0,
+    ) -> None:  # fmt: skip
+        self.items, self.batch_size = torch.tensor(items, dtype=torch.int64), batch_size
+        self.table = _table(graphs, torch.device(device), walk_steps)
         self.whole = None
         if level == "node":
-            self.whole = collate(graphs, torch.arange(graphs.num_graphs), graphs.y[self.items], self.items)
+            (whole,) = self.table.batches(torch.arange(graphs.num_graphs), [graphs.num_graphs])
+            target = self.items.to(device)
+            self.whole = replace(whole, y=self.table.y[target], target=target)
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """Yields every item once: shuffled by ``generator``, or in order without one."""
@@ -62,38 +76,127 @@ class Batches:
         items = self.items
         if generator is not None:
             items = items[torch.randperm(items.numel(), generator=generator)]
-        parts = list(items.split(self.batch_size))
+        sizes = [len(part) for part in items.split(self.batch_size)]
         if generator is not None:
-            parts = self._without_single_nodes(parts)
-        for part in parts:
-            yield collate(self.graphs, part, self.graphs.y[part])
+            sizes = self._without_single_nodes(items, sizes)
+        yield from self.table.batches(items, sizes)
 
-    def _without_single_nodes(self, parts: list[Tensor]) -> list[Tensor]:
-        merged: list[Tensor] = []
-        for part in parts:
-            if merged and (self._is_one_node(part) or self._is_one_node(merged[-1])):
-                merged[-1] = torch.cat([merged[-1], part])
+    def _without_single_nodes(self, items: Tensor, sizes: list[int]) -> list[int]:
+        merged: list[int] = []
+        last_is_single = False
+        firsts = items[:: self.batch_size]
+        nodes_of_first = (self.table.node_ptr[firsts + 1] - self.table.node_ptr[firsts]).tolist()
+        for size, nodes in zip(sizes, nodes_of_first, strict=True):
+            single = size == nodes == 1
+            if merged and (single or last_is_single):
+                merged[-1] += size
+                last_is_single = False
             else:
-                merged.append(part)
+                merged.append(size)
+                last_is_single = single
         return merged
 
-    def _is_one_node(self, part: Tensor) -> bool:
-        return part.numel() == 1 and int(self.graphs.node_ptr[part + 1] - self.graphs.node_ptr[part]) == 1
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The graphs' tensors on a device, and their sizes on the host."""
+
+    x: Tensor
+    pe: Tensor | None
+    edge_index: Tensor
+    edge_attr: Tensor | None
+    y: Tensor
+    node_ptr: Tensor
+    edge_ptr: Tensor
+
+    def batches(self, items: Tensor, sizes: list[int]) -> Iterator[Batch]:
+        """Yields the graphs ``items``, cut into batches of ``sizes`` graphs."""
+        nodes, edges = (ptr[items + 1] - ptr[items] for ptr in (self.node_ptr, self.edge_ptr))
+        node_start, edge_start, graph_start = pointer(nodes), pointer(edges), pointer(torch.tensor(sizes))
+        first = graph_start[:-1].repeat_interleave(graph_start.diff())  # first graph of each graph's batch
+        columns = torch.stack(
+            [
+                nodes,
+                self.node_ptr[items] - node_start[:-1],
+                torch.arange(items.numel()) - first,
+                edges,
+                self.edge_ptr[items] - edge_start[:-1],
+                node_start[:-1] - node_start[first],
+                items,
+            ]
+        ).to(self.x.device)
+        node_start, edge_start = node_start[graph_start], edge_start[graph_start]
+        graph_at, node_at, edge_at = graph_start.tolist(), node_start.tolist(), edge_start.tolist()
+        for begin, end in self._segments(node_start, edge_start):
+            part = columns[:, graph_at[begin] : graph_at[end]]
+            yield from self._gather(part, sizes[begin:end], node_at[begin : end + 1], edge_at[begin : end + 1])
+
+    def _segments(self, node_start: Tensor, edge_start: Tensor) -> Iterator[tuple[int, int]]:
+        """Yields runs of batches that end within the same ``SEGMENT_BYTES`` of the epoch."""
+        bytes_before = node_start * sum(map(_row_bytes, (self.x, self.pe)))
+        bytes_before += edge_start * sum(map(_row_bytes, (self.edge_index.t(), self.edge_attr)))
+        segment = (bytes_before[1:] - 1) // SEGMENT_BYTES
+        borders = pointer(segment.unique_consecutive(return_counts=True)[1]).tolist()
+        yield from pairwise(borders)
+
+    def _gather(
+        self, columns: Tensor, sizes: list[int], node_start: list[int], edge_start: list[int]
+    ) -> Iterator[Batch]:
+        """Yields batches that are gathered at once.
+
+        Args:
+            columns: For each graph: nodes, the way from their place in the epoch to that in the table, its number in
+                its batch; edges, their way, the number of its first node in its batch; its number.
+            sizes: Graphs of each batch.
+            node_start: Place in the epoch of each batch's first node, and of the end.
+            edge_start: The same of the edges.
+        """
+        nodes, node_shift, number, edges, edge_shift, node_offset, items = columns
+        owner = torch.repeat_interleave(nodes, output_size=node_start[-1] - node_start[0])
+        rows = torch.arange(node_start[0], node_start[-1], device=owner.device).add_(node_shift.index_select(0, owner))
+        x, pe, batch = self.x.index_select(0, rows), _rows(self.pe, rows), number.index_select(0, owner)
+        owner = torch.repeat_interleave(edges, output_size=edge_start[-1] - edge_start[0])
+        rows = torch.arange(edge_start[0], edge_start[-1], device=owner.device).add_(edge_shift.index_select(0, owner))
+        edge_index = self.edge_index.gather(1, rows.expand(2, -1)).add_(node_offset.index_select(0, owner))
+        edge_attr, y = _rows(self.edge_attr, rows), self.y[items]
+
+        node_sizes, edge_sizes = ([end - start for start, end in pairwise(at)] for at in (node_start, edge_start))
+        parts = zip(
+            x.split(node_sizes),
+            edge_index.split(edge_sizes, dim=1),
+            _split(edge_attr, edge_sizes),
+            batch.split(node_sizes),
+            sizes,
+            y.split(sizes),
+            strict=True,
+        )
+        for part, pe_part in zip(parts, _split(pe, node_sizes), strict=True):
+            yield Batch(*part, pe=pe_part)
 
 
-def collate(graphs: Graphs, items: Tensor, y: Tensor, target: Tensor | None = None) -> Batch:
-    """Returns the graphs ``items`` as one batch, in that order, nodes and edges in their stored order."""
-    nodes, node_ptr, batch = _ranges(graphs.node_ptr, items)
-    edges, _, edge_batch = _ranges(graphs.edge_ptr, items)
-    edge_index = graphs.edge_index[:, edges] + node_ptr[edge_batch]
-    edge_attr = None if graphs.edge_attr is None else graphs.edge_attr[edges]
-    return Batch(graphs.x[nodes], edge_index, edge_attr, batch, items.numel(), y, target)
+def _rows(values: Tensor | None, rows: Tensor) -> Tensor | None:
+    return None if values is None else values.index_select(0, rows)
 
 
-def _ranges(ptr: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the rows that ``items`` own, the pointer into these rows, and each row's place in ``items``."""
-    start = ptr[items]
-    counts = ptr[items + 1] - start
-    own = pointer(counts)
-    place = torch.repeat_interleave(torch.arange(items.numel()), counts)
-    return torch.arange(place.numel()) + (start - own[:-1])[place], own, place
+def _split(values: Tensor | None, sizes: list[int]) -> Sequence[Tensor | None]:
+    return [None] * len(sizes) if values is None else values.split(sizes)
+
+
+_TABLES: WeakKeyDictionary[Graphs, dict[tuple[torch.device, int], _Table]] = WeakKeyDictionary()
+
+
+def _table(graphs: Graphs, device: torch.device, walk_steps: int) -> _Table:
+    """Returns the graphs on the device, the same for the same arguments."""
+    known = _TABLES.setdefault(graphs, {})
+    if (device, walk_steps) not in known:
+        pe = return_probabilities(graphs, walk_steps) if walk_steps else None
+        x, pe, edge_index, edge_attr, y = (
+            None if value is None else value.to(device)
+            for value in (graphs.x, pe, graphs.edge_index, graphs.edge_attr, graphs.y)
+        )
+        known[device, walk_steps] = _Table(x, pe, edge_index, edge_attr, y, graphs.node_ptr, graphs.edge_ptr)
+    return known[device, walk_steps]
+
+
+def _row_bytes(value: Tensor | None) -> int:
+    return 0 if value is None else value.size(1) * value.element_size()

@@ -18,6 +18,8 @@ from ssma.study.records import write_atomic
 class Graphs:
     """Pre-collated graphs; graph ``g`` owns the nodes ``node_ptr[g]:node_ptr[g + 1]``, and its edges likewise.
 
+    The edges of a graph are put in the order of their targets; edges of one target keep their order.
+
     Shapes: ``x`` [num_nodes, F] float32, or [num_nodes, C] int64 when the columns are categorical codes;
     ``edge_index`` [2, E] int64 with node numbers local to their graph; ``edge_attr`` [E, D] float32 or int64, or None;
     ``y`` int64 [G] or [num_nodes] for classes, float32 [G, T] for real targets and multiple labels (NaN: missing).
@@ -61,6 +63,20 @@ class Graphs:
                 f"{self.edge_index[:, edge].tolist()}, but its nodes "
                 f"are 0..{int(size[edge]) - 1}; mend the data set's edges"
             )
+        self._sort_edges()
+
+    def _sort_edges(self) -> None:
+        target = self._targets()
+        if bool((target.diff() >= 0).all()):
+            return
+        order = target.argsort(stable=True)
+        object.__setattr__(self, "edge_index", self.edge_index[:, order])
+        if self.edge_attr is not None:
+            object.__setattr__(self, "edge_attr", self.edge_attr[order])
+
+    def _targets(self) -> Tensor:
+        """Returns the target of every edge, numbered over all graphs, int64 [E]."""
+        return self.edge_index[1] + torch.repeat_interleave(self.node_ptr[:-1], self.edge_ptr.diff())
 
     @property
     def num_graphs(self) -> int:
@@ -76,8 +92,7 @@ class Graphs:
 
     def in_degrees(self) -> Tensor:
         """Returns the number of incoming edges of every node, int64 [num_nodes]."""
-        shift = torch.repeat_interleave(self.node_ptr[:-1], self.edge_ptr.diff())
-        return torch.bincount(self.edge_index[1] + shift, minlength=self.num_nodes)
+        return torch.bincount(self._targets(), minlength=self.num_nodes)
 
     def save(self, path: Path) -> None:
         """Writes the tensors as a plain dict, whole or not at all."""

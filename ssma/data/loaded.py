@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 
 from ssma.data.graphs import Graphs
 
-DIRECTION = {"accuracy": "maximize", "ap": "maximize", "mae": "minimize"}
+DIRECTION = {"accuracy": "maximize", "ap": "maximize", "auroc": "maximize", "mae": "minimize"}
+LOSS = {"multiclass": "cross_entropy", "regression": "l1", "multilabel": "bce"}
+"""Task -> the loss that trains it, unless the data set says otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +20,10 @@ class Loaded:
         metric: A key of ``DIRECTION``.
         num_outputs: Classes, or real targets, or labels.
         features: How ``x`` was made, in words.
+        loss: Loss instead of the task's own.
+        split: The official split, ``{"train", "validation", "test"}``, of a data set that has one.
+        vocabulary: ``x`` and ``edge_attr`` -> number of codes of each categorical column, where it is known from
+            elsewhere than the data at hand.
         label_mapping: Label in the raw files -> class number, where labels were mapped.
         raw_files: Name -> SHA-256 of every raw file that was read.
         dropped_graphs: Graphs without nodes that were left out.
@@ -30,6 +36,9 @@ class Loaded:
     metric: str
     num_outputs: int
     features: str
+    loss: str | None = None
+    split: dict[str, list[int]] | None = None
+    vocabulary: dict[str, list[int]] = field(default_factory=dict)
     label_mapping: dict[str, int] | None = None
     raw_files: dict[str, str] = field(default_factory=dict)
     dropped_graphs: int = 0

@@ -7,13 +7,23 @@ from typing import Any
 
 from torch import Tensor
 
+from ssma.data.checks import find_copies, missing_classes
 from ssma.data.graphs import Graphs
-from ssma.data.loaded import Loaded
+from ssma.data.loaded import LOSS, Loaded
 from ssma.data.splits import make_splits, split_hash
 from ssma.errors import StudyError
 from ssma.study.records import read_record, write_record
 
-SOURCES = {"tu": "ssma.data.tu:load", "synthetic": "ssma.data.synthetic:load"}
+SOURCES = {
+    "tu": "ssma.data.tu:load",
+    "zinc": "ssma.data.zinc:load",
+    "lrgb": "ssma.data.lrgb:load",
+    "ogbg": "ssma.data.ogb:load",
+    "folder": "ssma.data.own:load_folder",
+    "file": "ssma.data.own:load_file",
+    "pyg": "ssma.data.own:load_pyg",
+    "synthetic": "ssma.data.synthetic:load",
+}
 """Source -> ``module:function`` that takes (spec, work folder, mirror) and returns a ``Loaded``."""
 
 
@@ -31,35 +41,34 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
 
     Args:
         folder: The data set's own folder; raw and intermediate files go to ``raw-work`` inside it.
-        dataset: The plan's entry: ``{"id", "label", "spec", "splits"}``.
+        dataset: The plan's entry: ``{"id", "label", "spec", "splits"}``; ``splits`` is ``{"scheme": "official"}`` for a
+            data set that has an official split.
         mirror: A folder with raw files that stands in for the network, or None.
 
     Raises:
         StudyError: If the data cannot be had or are wrong, or cannot be split as asked.
     """
     (folder / "card.json").unlink(missing_ok=True)
-    source = dataset["spec"]["source"]
-    if source not in SOURCES:
-        raise StudyError(f"source: got {source!r}, allowed are {', '.join(SOURCES)}")
-    module, function = SOURCES[source].split(":")
-    loaded: Loaded = getattr(import_module(module), function)(dataset["spec"], folder / "raw-work", mirror)
-    asked = dataset["splits"]
-    scheme, splits = make_splits(loaded.graphs.y, asked["folds"], asked["scheme"], asked["seed"])
-    notes = list(loaded.notes)
-    if scheme != asked["scheme"]:
-        notes.append(f"splits: {asked['scheme']} needs one class per item, so the items were shuffled")
+    loaded = load_source(dataset["spec"], folder / "raw-work", mirror)
+    made, notes = _splits(loaded, dataset["splits"])
+    copies, copy_notes = find_copies(loaded, made["splits"])
+    notes += copy_notes + missing_classes(loaded, made["splits"])
     loaded.graphs.save(folder / "graphs.pt")
-    record = {
-        "kind": "splits",
-        "dataset": dataset["id"],
-        "scheme": scheme,
-        "seed": asked["seed"],
-        "folds": asked["folds"],
-        "items": f"{loaded.level}s",
-        "splits": splits,
-    }
+    record = {"kind": "splits", "dataset": dataset["id"], "items": f"{loaded.level}s"} | made
     write_record(folder / "splits.json", record)
-    return write_record(folder / "card.json", _card(dataset, loaded, notes))
+    return write_record(folder / "card.json", _card(dataset, loaded, copies, loaded.notes + notes))
+
+
+def load_source(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
+    """Reads a data set by the loader of its source.
+
+    Raises:
+        StudyError: If there is no such source, or the data cannot be had or are wrong.
+    """
+    if spec["source"] not in SOURCES:
+        raise StudyError(f"source: got {spec['source']!r}, allowed are {', '.join(SOURCES)}")
+    module, function = SOURCES[spec["source"]].split(":")
+    return getattr(import_module(module), function)(spec, work, mirror)
 
 
 def load(folder: Path) -> Prepared:
@@ -82,19 +91,23 @@ def load(folder: Path) -> Prepared:
     return Prepared(graphs, card, record["splits"])
 
 
-def _card(dataset: dict[str, Any], loaded: Loaded, notes: list[str]) -> dict[str, Any]:
-    graphs = loaded.graphs
+def _splits(loaded: Loaded, asked: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Returns the splits with how they were made, and notes: the official one, or folds as asked for."""
+    if (asked["scheme"] == "official") != (loaded.split is not None):
+        has = "an" if loaded.split is not None else "no"
+        raise StudyError(f"splits: got {asked['scheme']!r}, but the data set has {has} official split")
+    if loaded.split is not None:
+        return {"scheme": "official", "splits": [loaded.split | {"hash": split_hash(loaded.split)}]}, []
+    scheme, splits = make_splits(loaded.graphs.y, asked["folds"], asked["scheme"], asked["seed"])
+    notes = [f"splits: {asked['scheme']} needs one class per item, so the items were shuffled"]
+    made = {"scheme": scheme, "seed": asked["seed"], "folds": asked["folds"], "splits": splits}
+    return made, notes if scheme != asked["scheme"] else []
+
+
+def count_graphs(graphs: Graphs) -> dict[str, Any]:
+    """Returns sizes and degrees as a card holds them."""
     sizes, degrees = graphs.node_ptr.diff(), graphs.in_degrees()
     return {
-        "kind": "card",
-        "dataset": dataset["id"],
-        "label": dataset["label"],
-        "source": dataset["spec"]["source"],
-        "level": loaded.level,
-        "task": loaded.task,
-        "metric": loaded.metric,
-        "direction": loaded.direction,
-        "num_outputs": loaded.num_outputs,
         "num_graphs": graphs.num_graphs,
         "num_nodes": graphs.num_nodes,
         "num_edges": graphs.num_edges,
@@ -106,11 +119,29 @@ def _card(dataset: dict[str, Any], loaded: Loaded, notes: list[str]) -> dict[str
             "max": int(degrees.max()),
             "isolated_nodes": int((degrees == 0).sum()),
         },
-        "x": _columns(graphs.x),
-        "edge_attr": None if graphs.edge_attr is None else _columns(graphs.edge_attr),
+    }
+
+
+def _card(dataset: dict[str, Any], loaded: Loaded, copies: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    graphs = loaded.graphs
+    return {
+        "kind": "card",
+        "dataset": dataset["id"],
+        "label": dataset["label"],
+        "source": dataset["spec"]["source"],
+        "level": loaded.level,
+        "task": loaded.task,
+        "loss": loaded.loss or LOSS[loaded.task],
+        "metric": loaded.metric,
+        "direction": loaded.direction,
+        "num_outputs": loaded.num_outputs,
+        **count_graphs(graphs),
+        "x": _columns("x", graphs.x, loaded),
+        "edge_attr": None if graphs.edge_attr is None else _columns("edge_attr", graphs.edge_attr, loaded),
         "features": loaded.features,
         "labels": _balance(graphs.y, loaded),
         "label_mapping": loaded.label_mapping,
+        "copies": copies,
         "dropped_graphs": loaded.dropped_graphs,
         "raw_files": loaded.raw_files,
         "data_hash": graphs.content_hash(),
@@ -118,10 +149,17 @@ def _card(dataset: dict[str, Any], loaded: Loaded, notes: list[str]) -> dict[str
     }
 
 
-def _columns(value: Tensor) -> dict[str, Any]:
+def _columns(name: str, value: Tensor, loaded: Loaded) -> dict[str, Any]:
     if value.is_floating_point():
         return {"kind": "continuous", "width": value.size(1)}
-    return {"kind": "categorical", "cardinalities": (value.max(dim=0).values + 1).tolist()}
+    used = (value.max(dim=0).values + 1).tolist()
+    known = loaded.vocabulary.get(name, used)
+    if len(known) != len(used) or any(most > size for most, size in zip(used, known, strict=True)):
+        raise StudyError(
+            f"{name}: got columns with up to {used} codes but expected at most {known}; the raw files are those of "
+            "another data set, or damaged"
+        )
+    return {"kind": "categorical", "cardinalities": known}
 
 
 def _balance(y: Tensor, loaded: Loaded) -> dict[str, Any]:

@@ -1,46 +1,50 @@
 """Graph classification and regression sets of the TU Dortmund collection (Morris et al. 2020)."""
 
-import hashlib
-import io
-import shutil
-import zipfile
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
+from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, pointer
 from ssma.data.loaded import Loaded
+from ssma.data.raw import Origin, provide, reading
 from ssma.errors import StudyError
-
-TIMEOUT = 8  # seconds per network operation: a job without a network must say so soon
-DEGREE_CAP = 64
-RANDOM_WIDTH = 32  # of the paper authors' code
+from ssma.study.ids import file_fingerprint
 
 
 def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """Reads a TU set from ``<mirror>/TUDataset/<NAME>/raw``, or downloads it when there is no mirror.
 
-    ``spec``: ``name``; ``node_attributes`` (default false), the continuous attributes that stand in front of the
-    features; ``features``, one of
+    ``spec``: ``name`` and what ``read_set`` takes.
 
-    - ``labels`` (default): the set's node labels, one-hot (none may be there if there are attributes);
-    - ``degree``: the in-degree, one-hot; degrees from 64 on share the last column;
-    - ``constant``: 1;
-    - ``random``: the same random normal vector of length 32 for every node, as in the paper authors' code.
+    Raises:
+        StudyError: If the files are missing, cannot be downloaded or read, or lack what ``spec`` asks for.
+    """
+    from torch_geometric.datasets.tu_dataset import TUDataset
+
+    name = spec["name"]
+    needed = tuple(f"raw/{name}_{part}.txt" for part in ("A", "graph_indicator"))
+    downloads = {f"{TUDataset.url}/{name}.zip": _text_file}
+    provide(Origin(name, f"TUDataset/{name}", needed, downloads), work / name, mirror)
+    return read_set(name, work, spec)
+
+
+def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
+    """Reads the files ``<NAME>_*.txt`` in ``<work>/<NAME>/raw``.
+
+    ``spec``: ``node_attributes`` (default false), the continuous attributes that stand in front of the features;
+    ``features``: ``labels`` (default), the set's node labels, one-hot (none may be there if there are attributes), or
+    features that ``made_features`` makes.
 
     Edge labels become one-hot ``edge_attr``; continuous edge attributes are left out. Class labels are mapped to
     0..C-1. A set with graph attributes is a regression on them as they are.
 
     Raises:
-        StudyError: If the files are missing, cannot be downloaded or read, or lack what ``spec`` asks for.
+        StudyError: If the files cannot be read, or lack what ``spec`` asks for.
     """
-    name = spec["name"]
     raw = work / name / "raw"
-    _provide(raw, name, mirror)
     files = sorted(path for path in raw.glob(f"{name}_*.txt") if "readme" not in path.name.lower())
     for file in files:
         if not file.read_bytes().endswith(b"\n"):
@@ -49,7 +53,7 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     use_attributes, features = spec.get("node_attributes", False), spec.get("features", "labels")
     words = _set_features(data_list, attributes, use_attributes, features, name)
     graphs, dropped = Graphs.from_data_list(data_list)
-    hashes = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    hashes = {file.name: file_fingerprint(file) for file in files}
     rest = {"features": words, "raw_files": hashes, "dropped_graphs": dropped}
     if graphs.y.is_floating_point():
         return Loaded(
@@ -66,55 +70,8 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     return Loaded(graphs, "graph", "multiclass", "accuracy", len(labels), label_mapping=mapping, **rest)
 
 
-def _provide(raw: Path, name: str, mirror: Path | None) -> None:
-    needed = f"{name}_A.txt"
-    if mirror is not None:
-        source = (Path(mirror) / "TUDataset" / name / "raw").resolve()
-        if not (source / needed).is_file():
-            raise StudyError(
-                f"data set {name}: {needed} is not in {source}; put the set's raw files there, or point "
-                "data.mirror (or SSMA_DATA_MIRROR) to the folder that holds TUDataset/, or unset both to "
-                "download the set"
-            )
-        if raw.is_symlink():
-            raw.unlink()
-        elif raw.exists():
-            shutil.rmtree(raw)
-        raw.parent.mkdir(parents=True, exist_ok=True)
-        raw.symlink_to(source, target_is_directory=True)
-    elif raw.is_symlink() or not (raw / needed).is_file():
-        if raw.is_symlink():
-            raw.unlink()
-        _download(raw, name, needed)
-
-
-def _download(raw: Path, name: str, needed: str) -> None:
-    """Fetches and unpacks the zip of a set; the folder appears whole or not at all.
-
-    PyG's own download has no timeout, so that a node without a network would hang.
-    """
-    from torch_geometric.datasets.tu_dataset import TUDataset
-
-    url = f"{TUDataset.url}/{name}.zip"
-    partial = raw.with_name("raw.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        with urlopen(url, timeout=TIMEOUT) as response, zipfile.ZipFile(io.BytesIO(response.read())) as archive:
-            for member in archive.namelist():
-                if member.endswith(".txt"):
-                    (partial / Path(member).name).write_bytes(archive.read(member))
-        if not (partial / needed).is_file():
-            raise FileNotFoundError(f"the archive holds no {needed}")
-    except (OSError, zipfile.BadZipFile) as error:
-        shutil.rmtree(partial)
-        raise StudyError(
-            f"data set {name}: {needed} is not in {raw} and {url} could not be downloaded ({error}); "
-            "check the name, or point data.mirror (or SSMA_DATA_MIRROR) to a folder that holds "
-            f"TUDataset/{name}/raw/{needed}"
-        ) from error
-    shutil.rmtree(raw, ignore_errors=True)
-    partial.replace(raw)
+def _text_file(member: str) -> str | None:
+    return f"raw/{Path(member).name}" if member.endswith(".txt") else None
 
 
 def _read(work: Path, name: str) -> tuple[list[Data], int]:
@@ -126,11 +83,9 @@ def _read(work: Path, name: str) -> tuple[list[Data], int]:
     from torch_geometric.io import read_txt_array
 
     raw = work / name / "raw"
-    try:
-        dataset = TUDataset(str(work), name, force_reload=True, use_node_attr=True)
+    with reading(name, raw, work / name / "processed"):
+        dataset = TUDataset(str(work), name, use_node_attr=True)
         owner = read_txt_array(str(raw / f"{name}_graph_indicator.txt"), dtype=torch.long) - 1
-    except (OSError, ValueError, RuntimeError, IndexError) as error:
-        raise StudyError(f"data set {name}: the files in {raw} cannot be read as a TU set ({error})") from error
     whole, sizes = dataset._data, torch.bincount(owner)
     if bool((owner.diff() < 0).any()):
         raise StudyError(f"data set {name}: {name}_graph_indicator.txt is not sorted; sort the nodes by graph")
@@ -169,31 +124,16 @@ def _set_features(data_list: list[Data], attributes: int, use_attributes: bool, 
         also = " or node_attributes to true" if attributes else ""
         raise StudyError(
             f"data set {name}: features is 'labels', but the set has no node labels; set features to "
-            f"degree, constant or random{also}"
+            f"degree, constant, zeros or random{also}"
         )
-    degrees = [torch.bincount(data.edge_index[1], minlength=data.x.size(0)) for data in data_list]
-    width = min(int(torch.cat(degrees).max()), DEGREE_CAP) + 1
-    vector = torch.randn(RANDOM_WIDTH, generator=torch.Generator().manual_seed(0))
-    made = {
-        "labels": (lambda x, degree: x[:, attributes:], None),
-        "degree": (
-            lambda x, degree: _one_hot(degree, width),
-            f"in-degree (one-hot, the last column is {width - 1} or more)",
-        ),
-        "constant": (lambda x, degree: torch.ones(x.size(0), 1), "constant 1"),
-        "random": (
-            lambda x, degree: vector.expand(x.size(0), -1),
-            f"one random normal vector of {RANDOM_WIDTH} for all nodes",
-        ),
-    }
-    if features not in made:
-        raise StudyError(f"data set {name}: features is {features!r}, allowed are {', '.join(made)}")
-    columns, words = made[features]
-    for data, degree in zip(data_list, degrees, strict=True):
-        front = data.x[:, : attributes if use_attributes else 0]
-        data.x = torch.cat([front, columns(data.x, degree)], dim=1)
-    return " and ".join(parts + ([words] if words else []))
-
-
-def _one_hot(degree: Tensor, width: int) -> Tensor:
-    return torch.nn.functional.one_hot(degree.clamp(max=width - 1), width).float()
+    elif features not in ("labels", *MADE):
+        raise StudyError(f"data set {name}: features is {features!r}, allowed are labels, {', '.join(MADE)}")
+    if features in MADE:
+        sizes = [data.x.size(0) for data in data_list]
+        made, words = made_features(features, [data.edge_index for data in data_list], sizes)
+        parts.append(words)
+    else:
+        made = [data.x[:, attributes:] for data in data_list]
+    for data, columns in zip(data_list, made, strict=True):
+        data.x = torch.cat([data.x[:, : attributes if use_attributes else 0], columns], dim=1)
+    return " and ".join(parts)

@@ -21,7 +21,7 @@ from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
 from ssma.fit.training import Task, Training
-from ssma.layers.network import Network, describe
+from ssma.layers.network import Network, describe, walk_steps
 from ssma.layers.width import count_parameters, hidden_channels
 from ssma.study.ids import code_fingerprint, git_commit
 from ssma.study.locks import exclusive
@@ -97,18 +97,19 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
 
 def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, checkpoint: Path) -> dict[str, Any]:
     card, settings = prepared.card, spec["settings"]
-    task = Task(card["task"], card["metric"], card["direction"])
+    task = Task(card["loss"], card["metric"], card["direction"])
     width = hidden_channels(card, spec["layer"], spec["aggregator"], settings, spec["class"])
     split = prepared.splits[spec["split"]]
     degrees = degree_histogram(prepared.graphs, split["train"], card["level"])
     torch.manual_seed(spec["seed"])
     network = Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"], degrees).to(device)
+    size, level, steps = settings["training"]["batch_size"], card["level"], walk_steps(settings["model"])
     parts = {
-        name: Batches(prepared.graphs, split[name], settings["training"]["batch_size"], card["level"])
+        name: Batches(prepared.graphs, split[name], size, level, device, steps)
         for name in ("train", "validation", "test")
     }
-    validation = [batch.to(device) for batch in parts["validation"].epoch()]
-    training = Training(network, parts["train"], validation, task, settings["training"], spec["seed"], device)
+    validation = list(parts["validation"].epoch())
+    training = Training(network, parts["train"], validation, task, settings["training"], spec["seed"])
     _restore(training, checkpoint, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -117,7 +118,7 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
     if status == "ok":
         network.load_state_dict(training.best["state"])
         for name, batches in parts.items():
-            found = evaluate(network, [batch.to(device) for batch in batches.epoch()], task.task, task.metric)
+            found = evaluate(network, batches.epoch(), task.loss, task.metric)
             scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}
     seconds = sum(training.history["seconds"])
     return scores | {

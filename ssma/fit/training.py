@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ssma.data.batches import Batches
+from ssma.data.batches import Batch, Batches
 from ssma.fit.metrics import evaluate, loss_terms
 from ssma.study.ids import seed_from
 
@@ -21,7 +21,7 @@ CURVES = ("train_loss", "auxiliary_loss", "validation_loss", "validation_metric"
 class Task:
     """What is measured, from the data card."""
 
-    task: str
+    loss: str
     metric: str
     direction: str
 
@@ -37,23 +37,22 @@ class Training:
 
     Args:
         network: The network, on its device.
-        train: Training batches.
-        validation: Validation batches.
-        task: Task and metric.
+        train: Training batches, on the network's device.
+        validation: Validation batches, there too.
+        task: Loss and metric.
         settings: The ``training`` settings of the arm.
         seed: The fit's seed.
-        device: Where to train.
     """
 
     def __init__(
-        self, network: nn.Module, train: Batches, validation: list, task: Task, settings: dict[str, Any], seed: int,
-        device: torch.device,
+        self, network: nn.Module, train: Batches, validation: list[Batch], task: Task, settings: dict[str, Any],
+        seed: int,
     ) -> None:  # fmt: skip
         self.network, self.train, self.validation, self.task = network, train, validation, task
-        self.settings, self.seed, self.device = settings, seed, device
+        self.settings, self.seed = settings, seed
         self.with_auxiliary_loss = [module for module in network.modules() if hasattr(module, "auxiliary_loss")]
         self.optimizer = torch.optim.AdamW(
-            network.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"]
+            network.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"], foreach=True
         )
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimizer, factor=settings["plateau_factor"], patience=settings["plateau_patience"]
@@ -96,18 +95,21 @@ class Training:
         torch.manual_seed(seed_from(self.seed, "epoch", self.epochs))
         order = torch.Generator().manual_seed(seed_from(self.seed, "order", self.epochs))
         self.network.train()
-        total, count, auxiliary, steps = 0.0, 0, 0.0, 0
+        losses, extras, count = [], [], 0  # read once, at the end: reading a number waits for the device
         for batch in self.train.epoch(order):
             self.optimizer.zero_grad(set_to_none=True)
-            loss, size = loss_terms(self.task.task, self.network(batch := batch.to(self.device)), batch.y)
+            loss, size = loss_terms(self.task.loss, self.network(batch), batch.y)
             extra = [module.auxiliary_loss() for module in self.with_auxiliary_loss]
             (loss / max(size, 1) + sum(extra)).backward()
             self.optimizer.step()
-            total, count = total + loss.item(), count + size
-            auxiliary, steps = auxiliary + sum(value.item() for value in extra), steps + 1
+            losses.append(loss.detach())
+            extras.append([value.detach() for value in extra])
+            count += size
+        steps = len(losses)
         self.steps += steps
-        train_loss, auxiliary_loss = total / max(count, 1), auxiliary / max(steps, 1)
-        scores = evaluate(self.network, self.validation, self.task.task, self.task.metric)
+        train_loss = sum(loss.item() for loss in losses) / max(count, 1)
+        auxiliary_loss = sum(sum(value.item() for value in extra) for extra in extras) / max(steps, 1)
+        scores = evaluate(self.network, self.validation, self.task.loss, self.task.metric)
         seconds = time.perf_counter() - start
         values = (train_loss, auxiliary_loss, scores["loss"], scores[self.task.metric], rate, seconds)
         for name, value in zip(CURVES, values, strict=True):

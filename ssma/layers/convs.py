@@ -2,46 +2,154 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from torch.nn import BatchNorm1d, Linear, ReLU, Sequential
-from torch_geometric.nn import GATConv, GCNConv, GINConv, MessagePassing
+from torch import Tensor
+from torch.nn import BatchNorm1d, Linear, Module, ReLU, Sequential
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, GINEConv, GPSConv, ResGatedGraphConv
 from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr import use_aggregation
+from ssma.layers.blocks import Block, TransformerBlock
+from ssma.layers.pna import DegreeScaledMix, PNATowersConv, plain_mix
 
-MakeAggregation = Callable[[int, int], Aggregation]
-"""From the width and the heads of a layer's messages to an aggregation."""
+
+@dataclass(frozen=True)
+class Parts:
+    """What a layer is made of.
+
+    Args:
+        width: Width of the nodes' states, in and out.
+        edge_width: Width of the edges' states, None where the layer gets none.
+        model: The ``model`` settings of the arm.
+        aggregator: Name of the aggregator.
+        make_aggregation: From the width of a message (of one head) and the number of heads to a new aggregation.
+        degrees: Histogram of the in-degrees of the training nodes, or None.
+    """
+
+    width: int
+    edge_width: int | None
+    model: dict[str, Any]
+    aggregator: str
+    make_aggregation: Callable[[int, int], Aggregation]
+    degrees: Tensor | None
 
 
 @dataclass(frozen=True)
 class LayerKind:
-    """How a layer is built: ``make(width, edge_width, settings, make_aggregation)``.
+    """How a layer is made, whether edge features reach it, and the block around it."""
 
-    Edge features reach only layers that take them; ``edge_width`` is None without them.
-    """
-
-    make: Callable[[int, int | None, dict, MakeAggregation], MessagePassing]
+    make: Callable[[Parts], Module]
     takes_edge_features: bool = False
-    by_heads: bool = False
+    block: type[Module] = Block
 
 
-def gcn(width: int, edge_width: int | None, settings: dict, make_aggregation: MakeAggregation) -> MessagePassing:
-    """GCN (Kipf and Welling 2017), messages normalised by both degrees."""
-    conv = GCNConv(width, width, add_self_loops=settings["self_loops"])
-    return use_aggregation(conv, make_aggregation(width, 1))
+def gcn(parts: Parts) -> Module:
+    r"""GCN from `"Semi-Supervised Classification with Graph Convolutional Networks" <https://arxiv.org/abs/1609.02907>`_.
+
+    A message is normalised by the degrees of both ends, :math:`W x_j / \sqrt{n_i n_j}`; edge features are not used.
+    """
+    conv = GCNConv(parts.width, parts.width, add_self_loops=parts.model["self_loops"])
+    return use_aggregation(conv, parts.make_aggregation(parts.width, 1))
 
 
-def gin(width: int, edge_width: int | None, settings: dict, make_aggregation: MakeAggregation) -> MessagePassing:
-    """GIN (Xu et al. 2019): a two-layer MLP with batch norm, learnable epsilon."""
-    mlp = Sequential(Linear(width, width), BatchNorm1d(width), ReLU(), Linear(width, width))
-    return use_aggregation(GINConv(mlp, train_eps=True), make_aggregation(width, 1))
+def gat(parts: Parts) -> Module:
+    """GAT from `"Graph Attention Networks" <https://arxiv.org/abs/1710.10903>`_.
+
+    The heads are concatenated and together as wide as the layer. An added self-loop has the mean of its node's edge
+    features.
+    """
+    return _attention(GATConv, parts)
 
 
-def gat(width: int, edge_width: int | None, settings: dict, make_aggregation: MakeAggregation) -> MessagePassing:
-    """GAT (Velickovic et al. 2018): concatenated heads, together as wide as the layer."""
-    heads = settings["heads"]
-    conv = GATConv(width, width // heads, heads, add_self_loops=settings["self_loops"], edge_dim=edge_width)
-    return use_aggregation(conv, make_aggregation(width // heads, heads))
+def gatv2(parts: Parts) -> Module:
+    """GATv2 from `"How Attentive are Graph Attention Networks?" <https://arxiv.org/abs/2105.14491>`_.
+
+    Heads and self-loops are as in GAT.
+    """
+    return _attention(GATv2Conv, parts)
 
 
-LAYERS = {"gcn": LayerKind(gcn), "gin": LayerKind(gin), "gat": LayerKind(gat, takes_edge_features=True, by_heads=True)}
+def gin(parts: Parts) -> Module:
+    r"""GIN from `"How Powerful are Graph Neural Networks?" <https://arxiv.org/abs/1810.00826>`_.
+
+    :math:`\mathrm{MLP}((1 + \epsilon) x_i + \bigoplus_j x_j)`, with two layers and batch norm; edge features are not
+    used.
+    """
+    conv = GINConv(_mlp(parts.width), train_eps=parts.model["learn_eps"])
+    return use_aggregation(conv, parts.make_aggregation(parts.width, 1))
+
+
+def gine(parts: Parts) -> Module:
+    r"""GINE from `"Strategies for Pre-training Graph Neural Networks" <https://arxiv.org/abs/1905.12265>`_.
+
+    GIN whose messages are :math:`\mathrm{ReLU}(x_j + e_{ji})`. Without edge features it is GIN.
+    """
+    if parts.edge_width is None:
+        return gin(parts)
+    conv = GINEConv(_mlp(parts.width), train_eps=parts.model["learn_eps"])
+    return use_aggregation(conv, parts.make_aggregation(parts.width, 1))
+
+
+def resgated(parts: Parts) -> Module:
+    r"""Residual gated layer from `"Residual Gated Graph ConvNets" <https://arxiv.org/abs/1711.07553>`_.
+
+    A message is :math:`\sigma(K x_i + Q x_j) \odot V x_j`; edge features are concatenated to the states before each
+    map.
+    """
+    conv = ResGatedGraphConv(parts.width, parts.width, edge_dim=parts.edge_width)
+    return use_aggregation(conv, parts.make_aggregation(parts.width, 1))
+
+
+def pna(parts: Parts) -> Module:
+    """PNA from `"Principal Neighbourhood Aggregation for Graph Nets" <https://arxiv.org/abs/2004.05718>`_.
+
+    Its mix is mean, max, min and standard deviation under three scalers of the degree. ``pna_mix`` says what the
+    requested aggregation does: with ``add`` it is the fifth of the mix, as in the authors' code; with ``replace`` it
+    stands alone under the scalers. The aggregator ``pna`` is the mix itself.
+    """
+    towers = parts.model["towers"]
+    mix = plain_mix()
+    if parts.aggregator != "pna":
+        requested = parts.make_aggregation(parts.width, towers)
+        mix = [*mix, requested] if parts.model["pna_mix"] == "add" else [requested]
+    scaled = DegreeScaledMix(mix, parts.degrees)
+    return use_aggregation(PNATowersConv(parts.width, scaled.factor, towers, parts.edge_width), scaled)
+
+
+def gps(parts: Parts) -> Module:
+    """GraphGPS from `"Recipe for a General, Powerful, Scalable Graph Transformer" <https://arxiv.org/abs/2205.12454>`_.
+
+    A residual gated layer with the requested aggregation, and attention among all nodes of a graph; their sum goes
+    through an MLP. Each of the three parts has its own batch norm and residual connection.
+    """
+    return GPSConv(
+        parts.width,
+        resgated(parts),
+        heads=parts.model["heads"],
+        norm="batch_norm" if parts.model["batch_norm"] else None,
+        attn_kwargs={"dropout": parts.model["attention_dropout"]},
+    )
+
+
+def _attention(conv_class: type[GATConv] | type[GATv2Conv], parts: Parts) -> Module:
+    heads, loops = parts.model["heads"], parts.model["self_loops"]
+    channels = parts.width // heads
+    conv = conv_class(parts.width, channels, heads, add_self_loops=loops, edge_dim=parts.edge_width)
+    return use_aggregation(conv, parts.make_aggregation(channels, heads))
+
+
+def _mlp(width: int) -> Sequential:
+    return Sequential(Linear(width, width), BatchNorm1d(width), ReLU(), Linear(width, width))
+
+
+LAYERS = {
+    "gcn": LayerKind(gcn),
+    "gat": LayerKind(gat, takes_edge_features=True),
+    "gatv2": LayerKind(gatv2, takes_edge_features=True),
+    "gin": LayerKind(gin),
+    "gine": LayerKind(gine, takes_edge_features=True),
+    "resgated": LayerKind(resgated, takes_edge_features=True),
+    "pna": LayerKind(pna, takes_edge_features=True),
+    "gps": LayerKind(gps, takes_edge_features=True, block=TransformerBlock),
+}

@@ -4,11 +4,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import MessagePassing, global_add_pool, global_max_pool, global_mean_pool
+from torch_geometric.nn import GPSConv, MessagePassing, global_add_pool, global_max_pool, global_mean_pool
 from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr import make_aggregation
-from ssma.layers.convs import LAYERS
+from ssma.layers.convs import LAYERS, Parts
+from ssma.study.settings import WIDTH_MULTIPLE_OF
 
 READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
 
@@ -32,24 +33,16 @@ class FeatureEncoder(nn.Module):
         return torch.stack([embed(x[:, column]) for column, embed in enumerate(self.embeddings)]).sum(0)
 
 
-class Block(nn.Module):
-    """Layer, batch norm, ReLU, residual, dropout, in this order."""
-
-    def __init__(self, conv: nn.Module, width: int, model: dict[str, Any]) -> None:
-        super().__init__()
-        self.conv = conv
-        self.norm = nn.BatchNorm1d(width) if model["batch_norm"] else nn.Identity()
-        self.dropout = nn.Dropout(model["dropout"])
-        self.residual = model["residual"]
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
-        edges = {} if edge_attr is None else {"edge_attr": edge_attr}
-        out = self.norm(self.conv(x, edge_index, **edges)).relu()
-        return self.dropout(out + x if self.residual else out)
+def walk_steps(model: dict[str, Any]) -> int:
+    """Returns the channels of the positional encoding that the ``model`` settings ask for, 0 without one."""
+    return model["walk_steps"] if model["positional_encoding"] == "random_walk" else 0
 
 
 class Network(nn.Module):
     """A message-passing network for one data set and one arm.
+
+    A positional encoding (the batch's ``pe``: return probabilities of random walks) is batch-normed and concatenated
+    to the encoded features, which are narrower by as much.
 
     Args:
         card: The data card: kinds of node and edge features, level, number of outputs.
@@ -59,6 +52,9 @@ class Network(nn.Module):
         width: Hidden width.
         path: Dotted path of the aggregator's class, if it is the user's own.
         degrees: Histogram of the in-degrees of the training nodes, for aggregators that need it.
+
+    Raises:
+        ValueError: If the layer or the positional encoding cannot have this width.
     """
 
     def __init__(
@@ -73,17 +69,18 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         kind, model = LAYERS[layer], settings["model"]
-        has_edges = kind.takes_edge_features and card["edge_attr"] is not None
+        has_edges = kind.takes_edge_features and model["edge_features"] and card["edge_attr"] is not None
+        steps = walk_steps(model)
+        _check_width(width, layer, model)
 
         def aggregation(channels: int, heads: int) -> nn.Module:
             return make_aggregation(aggregator, channels, heads, path, degrees, **settings["aggregator"])
 
-        self.encoder = FeatureEncoder(card["x"], width)
+        parts = Parts(width, width if has_edges else None, model, aggregator, aggregation, degrees)
+        self.encoder = FeatureEncoder(card["x"], width - steps)
+        self.walk_norm = nn.BatchNorm1d(steps) if steps else None
         self.edge_encoder = FeatureEncoder(card["edge_attr"], width) if has_edges else None
-        self.blocks = nn.ModuleList(
-            Block(kind.make(width, width if has_edges else None, model, aggregation), width, model)
-            for _ in range(model["num_layers"])
-        )
+        self.blocks = nn.ModuleList(kind.block(kind.make(parts), width, model) for _ in range(model["num_layers"]))
         self.readout = READOUTS[model["readout"]] if card["level"] == "graph" else None
         half, quarter = max(1, width // 2), max(1, width // 4)
         self.head = nn.Sequential(
@@ -97,14 +94,24 @@ class Network(nn.Module):
     def forward(self, batch: Any) -> Tensor:
         """Returns the outputs of the batch's graphs (or target nodes), ``[G, num_outputs]``."""
         x = self.encoder(batch.x)
+        if self.walk_norm is not None:
+            x = torch.cat([x, self.walk_norm(batch.pe)], dim=1)
         edge_attr = self.edge_encoder(batch.edge_attr) if self.edge_encoder is not None else None
         for block in self.blocks:
-            x = block(x, batch.edge_index, edge_attr)
+            x = block(x, batch.edge_index, edge_attr, batch.batch)
         if self.readout is not None:
             x = self.readout(x, batch.batch, batch.num_graphs)
         elif batch.target is not None:
             x = x[batch.target]
         return self.head(x)
+
+
+def _check_width(width: int, layer: str, model: dict[str, Any]) -> None:
+    multiple, steps = WIDTH_MULTIPLE_OF.get(layer), walk_steps(model)
+    if multiple is not None and width % model[multiple]:
+        raise ValueError(f"{layer} got width {width} but expected a multiple of its {model[multiple]} {multiple}")
+    if width <= steps:
+        raise ValueError(f"the network got width {width} but expected more than its {steps} walk_steps")
 
 
 def describe(network: nn.Module) -> str:
@@ -115,6 +122,6 @@ def describe(network: nn.Module) -> str:
     kept = [
         (name, module)
         for name, module in network.named_modules()
-        if isinstance(module, MessagePassing | Aggregation) or not any(True for _ in module.children())
+        if isinstance(module, MessagePassing | Aggregation | GPSConv) or not any(True for _ in module.children())
     ]
     return "\n".join(f"{name}: {' '.join(repr(module).split())}" for name, module in kept)

@@ -7,8 +7,8 @@ import torch
 from torch.nn import Module
 
 from ssma.errors import StudyError
-from ssma.layers.convs import LAYERS
-from ssma.layers.network import Network
+from ssma.layers.network import Network, walk_steps
+from ssma.study.settings import WIDTH_MULTIPLE_OF
 
 SOME_DEGREES = torch.tensor([0, 1])  # a parameter count does not depend on them
 
@@ -18,23 +18,26 @@ def count_parameters(module: Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
-def largest_width(count: Callable[[int], int], budget: int, step: int = 1) -> int:
+def largest_width(count: Callable[[int], int], budget: int, step: int = 1, above: int = 0) -> int:
     """Returns the largest multiple of ``step`` whose parameter count does not exceed ``budget``.
 
     Args:
         count: Parameters of a network of a given width; must not decrease with the width.
         budget: Largest count allowed.
         step: The width is a multiple of it.
+        above: The width is larger than it.
 
     Raises:
         StudyError: If even the smallest width exceeds the budget.
     """
-    if count(step) > budget:
+    low = above // step + 1
+    if count(low * step) > budget:
         raise StudyError(
-            f"model.budget: {budget} parameters are too few, the smallest network (width {step}) has {count(step)}; "
-            f"raise the budget, or lower num_layers, kappa, compression or heads"
+            f"model.budget: {budget} parameters are too few, the smallest network (width {low * step}) has "
+            f"{count(low * step)}; raise the budget, or lower num_layers, kappa, compression, heads, towers or "
+            f"walk_steps"
         )
-    low, high = 1, 2
+    high = 2 * low
     while count(high * step) <= budget:
         low, high = high, high * 2
     while high - low > 1:
@@ -55,4 +58,5 @@ def hidden_channels(
         with torch.device("meta"):
             return count_parameters(Network(card, layer, aggregator, settings, width, path, SOME_DEGREES))
 
-    return largest_width(count, model["budget"], model["heads"] if LAYERS[layer].by_heads else 1)
+    step = model[WIDTH_MULTIPLE_OF[layer]] if layer in WIDTH_MULTIPLE_OF else 1
+    return largest_width(count, model["budget"], step, walk_steps(model))

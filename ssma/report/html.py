@@ -68,12 +68,18 @@ def data_cards(results: Results, plan: dict[str, Any]) -> Table:
         if path.exists():
             card, splits = read_record(path), read_record(path.with_name("splits.json"))
             facts = _card(card)
-            facts.insert(-1, f"{splits['folds']} folds of {splits['items']}, {splits['scheme']}, seed {splits['seed']}")
+            facts.insert(-1, _how_split(splits))
             notes += [f"{label}: {note}." for note in card["notes"]]
         else:
             facts = ["not prepared", *[""] * 9]
         rows.append([Cell(label), *map(Cell, facts)])
     return Table("data", "The data sets as they were prepared.", columns, rows, notes)
+
+
+def _how_split(splits: dict[str, Any]) -> str:
+    if splits["scheme"] == "official":
+        return f"official split of {splits['items']}"
+    return f"{splits['folds']} folds of {splits['items']}, {splits['scheme']}, seed {splits['seed']}"
 
 
 def _card(card: dict[str, Any]) -> list[str]:

@@ -9,10 +9,10 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from ssma.errors import StudyError
+from ssma.study.datasets import AnyDataset, Splits
 from ssma.study.settings import (
     Integer,
     ModelSettings,
-    NotNegativeInt,
     Number,
     PositiveInt,
     Strict,
@@ -31,60 +31,6 @@ class Range(Strict):
     """Largest value."""
     log: bool = False
     """Search the exponent."""
-
-
-class Splits(Strict):
-    """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest."""
-
-    folds: Annotated[int, Number, Field(ge=3)] = 10
-    """Number of folds."""
-    scheme: Literal["stratified", "shuffle"] = "stratified"
-    """`shuffle` is the unstratified one of the paper's code."""
-    seed: NotNegativeInt = 0
-    """Seed of the shuffle."""
-    use: PositiveInt | None = None
-    """Use the first so many splits only; all by default."""
-
-
-class Dataset(Strict):
-    """What every data set has."""
-
-    fixed: dict[str, Any] = {}
-    """Settings of every arm on this data set, e.g. `model.readout: sum`."""
-    splits: Splits | None = None
-    """Instead of the study's splits."""
-
-
-class SyntheticDataset(Dataset):
-    """A task generated from a seed."""
-
-    source: Literal["synthetic"]
-    task: Literal[
-        "product_classification", "product_regression", "typed_classification", "node_classification", "multilabel"
-    ]
-    """What is to be predicted."""
-    num_graphs: PositiveInt | None = None
-    """Graphs (not for node_classification, which is one graph)."""
-    num_nodes: PositiveInt = 16
-    """Mean number of nodes of a graph."""
-    num_features: PositiveInt = 4
-    """Features of a node; of typed_classification, node types."""
-    degree: PositiveInt = 4
-    """Mean number of neighbours."""
-    seed: NotNegativeInt = 0
-    """Seed of the generator."""
-
-
-class TUDataset(Dataset):
-    """A data set of the TU collection, through PyG."""
-
-    source: Literal["tu"]
-    name: str | None = None
-    """Name in the collection; the key in `datasets` by default."""
-    node_attributes: bool = False
-    """Add the continuous node attributes."""
-    features: Literal["labels", "degree", "constant", "random"] = "labels"
-    """Node features: the set's own labels, or made ones for a set that has none."""
 
 
 class Ablation(Strict):
@@ -151,9 +97,7 @@ class Study(Strict):
     """Seed of seeds."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where fits run."""
-    datasets: Annotated[
-        dict[str, Annotated[SyntheticDataset | TUDataset, Field(discriminator="source")]], Field(min_length=1)
-    ]
+    datasets: Annotated[dict[str, AnyDataset], Field(min_length=1)]
     """Label -> data set."""
     layers: Annotated[list[str], Field(min_length=1)]
     """Message-passing layers."""
@@ -161,6 +105,8 @@ class Study(Strict):
     """Name -> options where they differ from the defaults; `class: dotted.path` adds an aggregator of one's own."""
     ablations: Annotated[dict[str, Ablation], Field(min_length=1)]
     """Name -> comparison."""
+    protocol: Literal["paper", "fair"] | None = None
+    """Start from the settings of the paper's experiments, or from sounder ones, in place of the defaults."""
     model: ModelSettings = ModelSettings()
     training: TrainingSettings = TrainingSettings()
     splits: Splits = Splits()
@@ -236,7 +182,7 @@ def _sentence(item: Any, raw: Any) -> str:
         return f"{path}: unknown key; {did_you_mean(item['loc'][-1], _keys_at(item['loc'][:-1]))}"
     if item["type"] == "missing":
         return f"{path}.{item['loc'][-1]}".strip(".") + ": this key is required"
-    return f"{path}: {item['msg']}, got {item['input']!r}"
+    return f"{path}: {item['msg'].removeprefix('Value error, ')}, got {item['input']!r}"
 
 
 def _path(location: Sequence[Any], raw: Any) -> str:
@@ -259,7 +205,7 @@ def _keys_at(location: Sequence[Any]) -> list[str]:
             models = _models_in(here)
             here = next((m for m in models if part in _tags(m) or part == m.__name__), here)
     models = [here] if isinstance(here, type) and issubclass(here, BaseModel) else _models_in(here)
-    return list(models[0].model_fields) if models else []
+    return [field.alias or name for name, field in models[0].model_fields.items()] if models else []
 
 
 def _tags(model: type[BaseModel]) -> tuple[Any, ...]:

@@ -100,6 +100,30 @@ def class_fingerprint(dotted: str) -> str:
     return digest(ast.dump(tree))
 
 
+def file_fingerprint(path: Path) -> str:
+    """Returns the SHA-256 of a file.
+
+    Raises:
+        ValueError: If it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror}); give the path of a file") from error
+
+
+def data_fingerprint(path: Path) -> str:
+    """Returns a hash of a data set: the SHA-256 of a file, or a hash over the files ``*.txt`` of a folder.
+
+    Raises:
+        ValueError: If there is nothing to read.
+    """
+    if not path.is_dir():
+        return file_fingerprint(path)
+    return digest({file.name: file_fingerprint(file) for file in sorted(path.glob("*.txt"))}, 64)
+
+
 def _bare(path: Path) -> ast.Module:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):

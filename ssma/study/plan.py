@@ -4,17 +4,20 @@ import itertools
 import math
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
+from ssma.study.combinations import impossible
 from ssma.study.config import Ablation, Range, Study, did_you_mean, study_error
-from ssma.study.ids import canonical, canonical_json, class_fingerprint, digest, slug
-from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, Strict
+from ssma.study.datasets import Dataset
+from ssma.study.ids import canonical, canonical_json, class_fingerprint, data_fingerprint, digest, slug
+from ssma.study.presets import SPLIT_SCHEME, preset
+from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, Strict
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-ONLY_FOR_LAYERS = {"heads": ("gat",), "self_loops": ("gcn", "gat")}
 WIDTH = ("model.budget", "model.hidden_channels")
 
 
@@ -41,10 +44,13 @@ class _Planner:
         study = self.study
         self._read_aggregators()
         self._check_names()
-        base = {
-            f"{group}.{key}": value for group in GROUPS for key, value in getattr(study, group).model_dump().items()
+        defaults = {f"{group}.{key}": value for group in GROUPS for key, value in GROUPS[group]().model_dump().items()}
+        stated = {
+            f"{group}.{key}": value
+            for group in GROUPS
+            for key, value in getattr(study, group).model_dump(exclude_unset=True).items()
         }
-        base |= self._width("model", study.model.model_dump(exclude_unset=True), base)
+        self._width("model", study.model.model_dump(exclude_unset=True), defaults | stated)
         own = {label: self._typed(f"datasets.{label}.fixed", data.fixed) for label, data in study.datasets.items()}
         space = self._read_space()
         datasets = {label: self._dataset(label) for label in study.datasets}
@@ -54,6 +60,7 @@ class _Planner:
         for ablation in ablations.values():
             for cell in ablation["cells"]:
                 dataset = datasets[cell["dataset"]]
+                base = [defaults, preset(study.protocol, dataset["spec"], cell["layer"]), stated]
                 cell["arm"] = self._arm(dataset, cell, base, own[cell["dataset"]], cell.pop("settings"), space)
         unused = [key for key in space if not any(key in arm["space"] for arm in self.arms.values())]
         self.errors += [
@@ -128,6 +135,9 @@ class _Planner:
                 rule = "must be left out: the task is one graph" if data.num_graphs else "this key is required"
                 self.errors.append(f"datasets.{label}.num_graphs: {rule}")
 
+        official = all(data.has_official_split for data in study.datasets.values())
+        if official and "splits" in study.model_fields_set:
+            self.errors.append("splits: must be left out, every data set has an official split")
         if study.tune.selection == "per_split" and study.tune.splits is not None:
             self.errors.append("tune.splits: must be left out with selection: per_split, which judges every split")
 
@@ -211,16 +221,38 @@ class _Planner:
         spec = data.model_dump(mode="json", exclude={"fixed", "splits"})
         if spec["source"] == "tu":
             spec["name"] = spec["name"] or label
-        splits = (data.splits or self.study.splits).model_dump()
-        use = splits.pop("use")
+        if spec["source"] in ("folder", "file", "pyg"):
+            spec["content"] = self._content(label, spec)
+        splits, use = self._splits(label, data)
+        identity = {"spec": {key: value for key, value in spec.items() if key != "path"}, "splits": splits}
+        return {"id": f"{slug(label)}-{digest(identity)}", "label": label, "spec": spec, "splits": splits, "use": use}
+
+    def _content(self, label: str, spec: dict[str, Any]) -> str | None:
+        """Returns what one's own data are known by, wherever they lie: a hash of the files, or of the class."""
+        key = "class" if spec["source"] == "pyg" else "path"
+        try:
+            return class_fingerprint(spec[key]) if key == "class" else data_fingerprint(Path(spec[key]))
+        except ValueError as error:
+            self.errors.append(f"datasets.{label}.{key}: {error}")
+            return None
+
+    def _splits(self, label: str, data: Dataset) -> tuple[dict[str, Any], int]:
+        """Returns how a data set is split, and how many splits are used."""
+        if data.has_official_split:
+            if data.splits:
+                self.errors.append(f"datasets.{label}.splits: must be left out, the data set has an official split")
+            return {"scheme": "official"}, 1
+        given = data.splits or self.study.splits
+        splits = given.model_dump()
+        if self.study.protocol and "scheme" not in given.model_fields_set:
+            splits["scheme"] = SPLIT_SCHEME[self.study.protocol]
+        use = splits.pop("use") or splits["folds"]
         path = f"datasets.{label}.splits" if data.splits else "splits"
-        if use and use > splits["folds"]:
+        if use > splits["folds"]:
             self.errors.append(f"{path}.use: got {use}, but there are {splits['folds']} folds")
-        if self.study.tune.splits and self.study.tune.splits > (use or splits["folds"]):
-            count = use or splits["folds"]
-            self.errors.append(f"tune.splits: got {self.study.tune.splits}, but {label} has {count} splits")
-        identity = {"spec": spec, "splits": splits}
-        return {"id": f"{slug(label)}-{digest(identity)}", "label": label, **identity, "use": use or splits["folds"]}
+        if self.study.tune.splits and self.study.tune.splits > use:
+            self.errors.append(f"tune.splits: got {self.study.tune.splits}, but {label} has {use} splits")
+        return splits, use
 
     def _read_ablation(self, name: str, ablation: Ablation) -> dict[str, Any]:
         study, path = self.study, f"ablations.{name}"
@@ -252,10 +284,10 @@ class _Planner:
         ]
         return {"title": ablation.title or name.replace("_", " ").capitalize(), "axes": axes, "cells": cells}
 
-    def _settings(self, layer: str, name: str, base: dict[str, Any], levels: list[dict[str, Any]]) -> dict[str, Any]:
-        """Returns an arm's options of aggregator, model and training; later levels win."""
-        merged = dict(base)
-        for level in levels:
+    def _settings(self, layer: str, name: str, levels: list[dict[str, Any]]) -> dict[str, Any]:
+        """Returns an arm's options of aggregator, model and training; the first level has them all, later ones win."""
+        merged = dict(levels[0])
+        for level in levels[1:]:
             model = {key.partition(".")[2]: value for key, value in level.items() if key.startswith("model.")}
             merged |= level | self._width("model", model, merged | level)
         options = AGGREGATORS.get(name)
@@ -267,33 +299,11 @@ class _Planner:
             settings[group] = {key: merged[f"{group}.{key}"] for key in keys}
         return settings
 
-    def _check_settings(self, name: str, settings: dict[str, Any], searched: dict[str, Any]) -> None:
-        """Notes combinations that no fit could be made of."""
-        try:
-            if name in AGGREGATORS:
-                AGGREGATORS[name].model_validate(settings["aggregator"])
-        except ValidationError as error:
-            self.errors += [f"{name}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()]
-
-        def smallest_and_all(key: str) -> list[Any]:
-            values = searched.get(key, settings[key.partition(".")[0]].get(key.partition(".")[2]))
-            return values if isinstance(values, list) else [values["low"]] if isinstance(values, dict) else [values]
-
-        width = settings["model"]["hidden_channels"]
-        if isinstance(searched.get("model.heads"), dict):
-            self.errors.append("tune.space.model.heads: give a list of values; a width is a multiple of them")
-        else:
-            bad = [heads for heads in smallest_and_all("model.heads") if heads and width and width % heads]
-            self.errors += [f"model.hidden_channels: gat needs a multiple of its {n} heads, got {width}" for n in bad]
-        rate, floor = min(smallest_and_all("training.lr")), max(smallest_and_all("training.min_lr"))
-        if rate < floor:
-            self.errors.append(f"training.lr: {rate} is below training.min_lr ({floor}), where training ends")
-
     def _arm(
         self,
         dataset: dict[str, Any],
         cell: dict[str, Any],
-        base: dict[str, Any],
+        base: list[dict[str, Any]],
         own: dict[str, Any],
         given: dict[str, Any],
         space: dict[str, Any],
@@ -303,7 +313,7 @@ class _Planner:
         Args:
             dataset: The plan's data set.
             cell: Data set, layer and point of an ablation.
-            base: The study's settings.
+            base: Settings from weak to strong: defaults, protocol, the study's own.
             own: The data set's fixed settings.
             given: The ablation's fixed settings and the point.
             space: The study's search space.
@@ -311,8 +321,12 @@ class _Planner:
         tune, layer, name = self.study.tune, cell["layer"], given["aggregator"]
         fixed = {key: value for key, value in (own | given).items() if _applies(key, layer, name)}
         searched = {key: value for key, value in space.items() if key not in fixed and _applies(key, layer, name)}
-        settings = self._settings(layer, name, base, [own, given])
-        self._check_settings(name, settings, searched)
+        settings = self._settings(layer, name, [*base, own, given])
+        if settings["model"]["positional_encoding"] == "none" and "model.positional_encoding" not in searched:
+            del settings["model"]["walk_steps"]
+            for table in (fixed, searched):
+                table.pop("model.walk_steps", None)
+        self.errors += impossible(layer, name, settings, searched)
         splits = list(range(dataset["use"]))
         arm = {
             "layer": layer,
@@ -343,6 +357,8 @@ class _Planner:
 
 def _applies(key: str, layer: str, aggregator: str) -> bool:
     group, _, field = key.partition(".")
+    if key == "model.pna_mix" and aggregator == "pna":
+        return False  # the mix itself
     return group == aggregator or (group in GROUPS and layer in ONLY_FOR_LAYERS.get(field, (layer,)))
 
 

@@ -111,7 +111,20 @@ AGGREGATORS: dict[str, type[Strict]] = {
     "pna": NoOptions,
     "ssma": SSMAOptions,
 }
-LAYERS = ("gcn", "gin", "gat")
+LAYERS = ("gcn", "gat", "gatv2", "gin", "gine", "resgated", "pna", "gps")
+WIDTH_MULTIPLE_OF = {"gat": "heads", "gatv2": "heads", "gps": "heads", "pna": "towers"}
+"""Layer -> the setting that its width is a multiple of."""
+ONLY_FOR_LAYERS = {
+    "heads": ("gat", "gatv2", "gps"),
+    "residual": ("gcn", "gat", "gatv2", "gin", "gine", "resgated", "pna"),
+    "self_loops": ("gcn", "gat", "gatv2"),
+    "learn_eps": ("gin", "gine"),
+    "edge_features": ("gat", "gatv2", "gine", "resgated", "pna", "gps"),
+    "towers": ("pna",),
+    "pna_mix": ("pna",),
+    "attention_dropout": ("gps",),
+}
+"""Model setting -> the layers that it changes; all others change every layer."""
 
 
 class ModelSettings(Strict):
@@ -124,17 +137,31 @@ class ModelSettings(Strict):
     hidden_channels: PositiveInt | None = None
     """A fixed width instead of a budget."""
     heads: PositiveInt = 8
-    """Attention heads of gat; its width is a multiple of them."""
+    """Attention heads of gat, gatv2 and gps, whose width is a multiple of them."""
+    towers: PositiveInt = 5
+    """Towers of pna, whose width is a multiple of them."""
+    pna_mix: Literal["add", "replace"] = "add"
+    """In pna the aggregator joins mean, max, min and std, or replaces them; the aggregator pna is these alone."""
     readout: Literal["sum", "mean", "max"] = "max"
     """How node states become a graph state; node tasks have none."""
     dropout: Probability = 0.05
     """Dropout at the end of each block."""
     residual: bool = True
-    """Add a block's input to its output."""
+    """Add a block's input to its output. gps always does, inside its layer."""
     batch_norm: bool = True
     """Batch norm behind each layer."""
     self_loops: bool = False
-    """Add self-loops in gcn and gat (PyG's default; the paper's code has none)."""
+    """Add self-loops in gcn, gat and gatv2 (PyG's default; the paper's code has none)."""
+    learn_eps: bool = True
+    """Train the weight of a node's own state in gin and gine."""
+    edge_features: bool = True
+    """Pass edge features, where a data set has them, to the layers that take them: all but gcn and gin."""
+    attention_dropout: Probability = 0.5
+    """Dropout on the attention weights of gps."""
+    positional_encoding: Literal["none", "random_walk"] = "none"
+    """Return probabilities of random walks beside the encoded node features."""
+    walk_steps: PositiveInt = 20
+    """Steps of the random walks, and channels of the encoding."""
 
 
 class TrainingSettings(Strict):

@@ -3,8 +3,11 @@ import torch
 from torch_geometric.data import Batch as PyGBatch
 from torch_geometric.data import Data
 
-from ssma.data.batches import Batches, collate
+from ssma.bench.measure import Work, peak_bytes
+from ssma.data import batches as batches_module
+from ssma.data.batches import Batches
 from ssma.data.graphs import Graphs
+from ssma.data.walks import return_probabilities
 
 
 def random_graphs(count, seed=0):
@@ -24,16 +27,67 @@ def random_graphs(count, seed=0):
     return data
 
 
-def test_equals_pyg():
+def assert_equals_pyg(ours, data):
+    """The same numbers of the same types; PyG's edges, put in the order of their targets."""
+    theirs = PyGBatch.from_data_list(data)
+    order = theirs.edge_index[1].argsort(stable=True)
+    theirs.edge_index, theirs.edge_attr = theirs.edge_index[:, order], theirs.edge_attr[order]
+    for name in ("x", "edge_index", "edge_attr", "batch", "y"):
+        mine, expected = getattr(ours, name), getattr(theirs, name)
+        assert mine.dtype == expected.dtype and torch.equal(mine, expected), name
+    assert (ours.num_graphs, ours.target, ours.pe) == (len(data), None, None)
+
+
+@pytest.mark.parametrize("segment", [batches_module.SEGMENT_BYTES, 700, 1])  # one gather, a few, one for each batch
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_equals_pyg(monkeypatch, segment, seed):
+    monkeypatch.setattr(batches_module, "SEGMENT_BYTES", segment)
     data = random_graphs(20)
     graphs, _ = Graphs.from_data_list(data)
-    items = [7, 3, 19, 0, 11]
-    ours = collate(graphs, torch.tensor(items), graphs.y[items])
-    theirs = PyGBatch.from_data_list([data[i] for i in items])
-    for name in ("x", "edge_index", "edge_attr", "batch", "y"):
-        assert torch.equal(getattr(ours, name), getattr(theirs, name)), name
-    assert (ours.num_graphs, ours.target) == (5, None)
-    assert torch.equal(ours.to("cpu").edge_index, theirs.edge_index)
+    items = [7, 3, 19, 0, 11, 5, 4, 2]
+    generator, again = (None if seed is None else torch.Generator().manual_seed(seed) for _ in range(2))
+    batches = list(Batches(graphs, items, 3, "graph").epoch(generator))
+    order = items if seed is None else [items[i] for i in torch.randperm(8, generator=again)]
+    assert [batch.num_graphs for batch in batches] == [3, 3, 2]
+    for number, batch in enumerate(batches):
+        assert_equals_pyg(batch, [data[i] for i in order[3 * number : 3 * number + 3]])
+
+
+def test_batches_without_edges_and_without_edge_attributes():
+    graphs, _ = Graphs.from_data_list(graphs_of_sizes([2, 1, 3]))
+    first, second = Batches(graphs, [2, 1, 0], 2, "graph").epoch()
+    assert (first.x.shape, first.edge_index.shape, first.edge_attr) == ((4, 1), (2, 0), None)
+    assert first.edge_index.dtype == torch.int64
+    assert (first.batch.tolist(), second.batch.tolist()) == ([0, 0, 0, 1], [0, 0])
+
+
+def test_positional_encodings_follow_their_nodes(monkeypatch):
+    calls = []
+    real = batches_module.return_probabilities
+    monkeypatch.setattr(
+        batches_module, "return_probabilities", lambda *arguments: calls.append(arguments) or real(*arguments)
+    )
+    graphs, _ = Graphs.from_data_list(random_graphs(20))
+    encoding, ptr = return_probabilities(graphs, 4), graphs.node_ptr
+    for items in ([7, 3, 19], [5]):
+        (batch,) = Batches(graphs, items, 8, "graph", walk_steps=4).epoch()
+        assert torch.equal(batch.pe, torch.cat([encoding[ptr[i] : ptr[i + 1]] for i in items]))
+    assert len(calls) == 1  # computed once for all parts and fits
+
+
+def test_an_epoch_of_large_data_is_gathered_in_small_parts(monkeypatch):
+    monkeypatch.setattr(batches_module, "SEGMENT_BYTES", 20_000)
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.randint(20, (2, 50), generator=generator)
+    graphs, _ = Graphs.from_data_list([Data(x=torch.ones(20, 30), edge_index=edges, y=torch.tensor([0]))] * 1000)
+    batches = Batches(graphs, list(range(1000)), 4, "graph")
+    stored = graphs.x.nbytes + graphs.edge_index.nbytes
+
+    def epoch():
+        for _ in batches.epoch():
+            pass
+
+    assert peak_bytes(Work(epoch), torch.device("cpu")) < 200_000 < stored / 10
 
 
 @pytest.mark.parametrize(
@@ -109,6 +163,6 @@ def test_node_level_is_one_whole_batch():
     graphs, _ = Graphs.from_data_list([data], level="node")
     (batch,) = Batches(graphs, [4, 1], 1, "node").epoch(torch.Generator())
     assert torch.equal(batch.x, data.x)
-    assert torch.equal(batch.edge_index, data.edge_index)
+    assert batch.edge_index.tolist() == [[4, 0], [1, 4]]
     assert (batch.target.tolist(), batch.y.tolist()) == ([4, 1], [4, 1])
     assert batch.batch.tolist() == [0] * 5

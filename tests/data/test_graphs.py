@@ -20,10 +20,22 @@ def test_collates_with_local_node_numbers():
     assert dropped == 0
     assert graphs.node_ptr.tolist() == [0, 2, 5]
     assert graphs.edge_ptr.tolist() == [0, 2, 3]
-    assert graphs.edge_index.tolist() == [[0, 1, 2], [1, 0, 0]]
+    assert graphs.edge_index.tolist() == [[1, 0, 2], [0, 1, 0]]
     assert graphs.y.tolist() == [1, 0]
     assert graphs.in_degrees().tolist() == [1, 1, 1, 0, 0]
     assert graphs.x.shape == (5, 2)
+
+
+def test_edges_lie_in_the_order_of_their_targets_and_those_of_one_target_keep_their_order():
+    edges = torch.tensor([[2, 0, 1, 0, 2], [1, 2, 1, 2, 0]])
+    attributes = torch.tensor([10, 11, 12, 13, 14])
+    data = [graph(2, PAIR, edge_attr=torch.tensor([5, 6])), graph(3, edges, edge_attr=attributes)]
+    graphs, _ = Graphs.from_data_list(data)
+    assert graphs.edge_index.tolist() == [[1, 0, 2, 2, 1, 0, 0], [0, 1, 0, 1, 1, 2, 2]]
+    assert graphs.edge_attr.flatten().tolist() == [6, 5, 14, 10, 12, 11, 13]
+    assert edges.tolist() == [[2, 0, 1, 0, 2], [1, 2, 1, 2, 0]]  # the caller's own are as they were
+    again = replace(graphs, y=graphs.y + 1)
+    assert again.edge_index is graphs.edge_index
 
 
 @pytest.mark.parametrize("empty", [[], torch.empty(0), torch.empty(2, 0), torch.tensor([]), None])
@@ -38,7 +50,7 @@ def test_repairs_the_edge_list_of_an_edgeless_graph(empty):
 def test_an_edgeless_graph_may_lack_edge_attributes():
     attributed = graph(2, PAIR, edge_attr=torch.tensor([3, 4]))
     graphs, _ = Graphs.from_data_list([graph(1, torch.empty(2, 0)), attributed])
-    assert graphs.edge_attr.tolist() == [[3], [4]]
+    assert graphs.edge_attr.tolist() == [[4], [3]]
 
 
 def test_drops_and_counts_graphs_without_nodes():
@@ -111,7 +123,7 @@ def test_save_load_and_hash(tmp_path):
     graphs.save(tmp_path / "graphs.pt")
     again = Graphs.load(tmp_path / "graphs.pt")
     assert again.content_hash() == graphs.content_hash()
-    assert again.edge_attr.tolist() == [[0.5], [1.0]]
+    assert again.edge_attr.tolist() == [[1.0], [0.5]]
     x = graphs.x.clone()
     x[0, 0] = 9
     assert replace(graphs, x=x).content_hash() != graphs.content_hash()

@@ -28,6 +28,7 @@ def test_card_splits_and_graphs(tmp_path):
     assert card["labels"] == {"counts": [15, 15]}
     assert card["x"] == {"kind": "continuous", "width": 4}
     assert (card["edge_attr"], card["level"], card["direction"], card["num_graphs"]) == (None, "graph", "maximize", 30)
+    assert (card["loss"], card["copies"]) == ("cross_entropy", {"graphs": 0, "leaked": [0, 0, 0]})
     assert card["data_hash"] == prepared.graphs.content_hash()
     degrees = prepared.graphs.in_degrees()
     assert card["in_degree"]["max"] == int(degrees.max())
@@ -45,6 +46,8 @@ def test_cards_of_the_other_tasks(tmp_path):
     assert cards["typed_classification"]["x"] == {"kind": "categorical", "cardinalities": [4]}
     assert cards["typed_classification"]["edge_attr"] == {"kind": "categorical", "cardinalities": [3]}
     assert cards["typed_classification"]["labels"] == {"counts": [10, 10, 10]}
+    losses = {task: card["loss"] for task, card in cards.items()}
+    assert losses == {"product_regression": "l1", "typed_classification": "cross_entropy", "multilabel": "bce"}
     labels = cards["multilabel"]["labels"]
     assert labels["missing"] == [7] * 4
     assert [sum(column) for column in zip(*labels.values(), strict=True)] == [30] * 4
@@ -105,8 +108,13 @@ def test_load_refuses_touched_splits(tmp_path):
         load(tmp_path)
 
 
+def test_an_official_split_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(StudyError, match="got 'official', but the data set has no official split"):
+        prepare(tmp_path, entry("product_regression") | {"splits": {"scheme": "official"}}, None)
+
+
 def test_unknown_source(tmp_path):
-    with pytest.raises(StudyError, match="got 'web', allowed are tu, synthetic"):
+    with pytest.raises(StudyError, match="got 'web', allowed are tu, zinc, lrgb, ogbg, folder, file, pyg, synthetic"):
         prepare(tmp_path, entry("multilabel", source="web"), None)
 
 

@@ -1,17 +1,15 @@
 """A set of three graphs by hand: a path 1-2-3, an edge 4-5, a lone node 6 at the end."""
 
 import io
-import os
 import socket
 import time
 import zipfile
-from pathlib import Path
 
 import pytest
 import torch
 
+from ssma.data import raw as raw_files
 from ssma.data import tu
-from ssma.data.splits import make_splits
 from ssma.errors import StudyError
 
 EDGES = "1, 2\n2, 1\n2, 3\n3, 2\n4, 5\n5, 4\n"
@@ -24,8 +22,6 @@ FILES = {
     "edge_labels": "0\n0\n1\n1\n2\n2\n",
     "edge_attributes": "9\n9\n8\n8\n7\n7\n",
 }
-MIRROR = Path(os.environ.get("SSMA_DATA_MIRROR", Path(__file__).parents[2] / "../shared/data"))
-real_data = pytest.mark.skipif(not (MIRROR / "TUDataset").is_dir(), reason=f"no TU sets in {MIRROR}")
 
 
 def write_set(folder, leave_out=(), **changed):
@@ -47,7 +43,7 @@ def test_values_by_hand(tmp_path):
     assert graphs.x.tolist() == [[1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 1, 0], [1, 0, 0], [0, 0, 1]]
     assert graphs.node_ptr.tolist() == [0, 3, 5, 6]
     assert graphs.edge_ptr.tolist() == [0, 4, 6, 6]
-    assert graphs.edge_index.tolist() == [[0, 1, 1, 2, 0, 1], [1, 0, 2, 1, 1, 0]]
+    assert graphs.edge_index.tolist() == [[1, 0, 2, 1, 1, 0], [0, 1, 1, 2, 0, 1]]
     assert graphs.edge_attr.argmax(dim=1).tolist() == [0, 0, 1, 1, 2, 2]
     assert graphs.y.tolist() == [2, 0, 1]
     assert loaded.label_mapping == {"1": 0, "2": 1, "5": 2}
@@ -82,12 +78,14 @@ def test_made_features_and_no_stale_cache(tmp_path):
     mirror = write_set(tmp_path / "mirror", ("node_labels", "node_attributes"))
     degree = read(tmp_path, mirror, features="degree")
     assert degree.graphs.x.tolist() == [[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0], [1, 0, 0]]
-    constant = read(tmp_path, mirror, features="constant")
-    assert constant.graphs.x.tolist() == [[1]] * 6
+    for features, value in (("constant", 1), ("zeros", 0)):
+        made = read(tmp_path, mirror, features=features)
+        assert made.graphs.x.tolist() == [[value]] * 6
+        assert made.features == f"constant {value}"
     random = read(tmp_path, mirror, features="random").graphs.x
     assert random.shape == (6, 32)
     assert torch.equal(random, random[:1].expand(6, -1))
-    assert "degree" in degree.features and "constant" in constant.features
+    assert "degree" in degree.features
 
 
 def test_changed_raw_files_are_read_again(tmp_path):
@@ -116,16 +114,22 @@ def test_graph_attributes_are_real_targets(tmp_path):
 @pytest.mark.parametrize(
     ("leave_out", "changed", "options", "message"),
     [
-        (("node_labels", "node_attributes"), {}, {}, "no node labels; set features to degree, constant or random$"),
+        (
+            ("node_labels", "node_attributes"),
+            {},
+            {},
+            "no node labels; set features to degree, constant, zeros or random$",
+        ),
         (("node_labels",), {}, {}, "no node labels.*or node_attributes to true"),
         (("node_attributes",), {}, {"node_attributes": True}, "node_attributes is true, but the set has none"),
-        ((), {}, {"features": "colour"}, "features is 'colour', allowed are labels, degree, constant, random"),
+        ((), {}, {"features": "colour"}, "features is 'colour', allowed are labels, degree, constant, zeros, random"),
         ((), {"graph_labels": "5\n1\n"}, {}, "2 graph labels for 3 graphs"),
         (("graph_labels",), {}, {}, "no graph labels for 3 graphs"),
         ((), {"A": EDGES.strip()}, {}, "TINY_A.txt: the last line has no line end"),
         (("edge_labels", "edge_attributes"), {"A": EDGES + "3, 4\n"}, {}, r"graph 0: edge_index spans 0\.\.3"),
         ((), {"graph_indicator": "1\n2\n1\n2\n2\n3\n"}, {}, "not sorted"),
-        ((), {"A": "x, y\n"}, {}, "cannot be read as a TU set"),
+        ((), {"A": "x, y\n"}, {}, "the files in .*TINY/raw cannot be read"),
+        (("graph_indicator",), {}, {}, "TINY_graph_indicator.txt is not in"),
         (("A",), {}, {}, "TINY_A.txt is not in .*data.mirror.*SSMA_DATA_MIRROR"),
     ],
 )
@@ -157,27 +161,7 @@ def test_downloads_once(tmp_path, monkeypatch):
         asked.append(url)
         return io.BytesIO(archive.getvalue())
 
-    monkeypatch.setattr(tu, "urlopen", answer)
+    monkeypatch.setattr(raw_files, "urlopen", answer)
     for _ in range(2):
         assert read(tmp_path, None).graphs.y.tolist() == [2, 0, 1]
     assert len(asked) == 1 and asked[0].endswith("/TINY.zip")
-
-
-@real_data
-def test_mutag(tmp_path):
-    loaded = tu.load({"source": "tu", "name": "MUTAG"}, tmp_path, MIRROR)
-    graphs = loaded.graphs
-    assert (graphs.num_graphs, graphs.num_nodes, graphs.num_edges) == (188, 3371, 7442)
-    assert (graphs.x.size(1), graphs.edge_attr.size(1)) == (7, 4)
-    assert graphs.y.bincount().tolist() == [63, 125]
-    assert loaded.label_mapping == {"-1": 0, "1": 1}
-
-
-@real_data
-def test_imdb_binary_folds_of_the_authors(tmp_path):
-    loaded = tu.load({"source": "tu", "name": "IMDB-BINARY", "features": "random"}, tmp_path, MIRROR)
-    graphs = loaded.graphs
-    assert (graphs.num_graphs, graphs.num_nodes, graphs.num_edges) == (1000, 19773, 193062)
-    _, splits = make_splits(graphs.y, 10, "shuffle", 0)
-    counts = [graphs.y[split["test"]].bincount().tolist() for split in splits]
-    assert [56, 48, 51, 51, 39, 46, 46, 54, 54, 55] in [list(column) for column in zip(*counts, strict=True)]

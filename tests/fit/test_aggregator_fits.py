@@ -83,8 +83,8 @@ def trained(prepared, network, epochs):
     train, validation = (Batches(prepared.graphs, split[part], 8, "graph") for part in ("train", "validation"))
     settings = {"lr": 0.01, "weight_decay": 0.0, "max_epochs": epochs, "plateau_factor": 0.5, "plateau_patience": 99,
                 "min_lr": 1e-6, "max_minutes": None}  # fmt: skip
-    task = Task("regression", "mae", "minimize")
-    training = Training(network, train, list(validation.epoch()), task, settings, 0, CPU)
+    task = Task("l1", "mae", "minimize")
+    training = Training(network, train, list(validation.epoch()), task, settings, 0)
     assert training.run(lambda t: None) == ("ok", None)
     return training
 
@@ -150,6 +150,6 @@ def test_an_auxiliary_loss_that_is_not_finite_ends_the_fit(prepared):
     settings = {"lr": 0.01, "weight_decay": 0.0, "max_epochs": 2, "plateau_factor": 0.5, "plateau_patience": 9,
                 "min_lr": 1e-6, "max_minutes": None}  # fmt: skip
     batches = Batches(prepared.graphs, split, 99, "graph")
-    task = Task("regression", "mae", "minimize")
-    status, reason = Training(network, batches, list(batches.epoch()), task, settings, 0, CPU).run(lambda t: None)
+    task = Task("l1", "mae", "minimize")
+    status, reason = Training(network, batches, list(batches.epoch()), task, settings, 0).run(lambda t: None)
     assert (status, reason) == ("diverged", "the auxiliary loss was nan in epoch 1")

@@ -181,7 +181,7 @@ def scripted_training(prepared, curve, settings=None, direction="maximize", loss
     batches = Batches(prepared.graphs, list(range(6)), 6, "graph")
     options = {"lr": 1.0, "weight_decay": 0.0, "max_epochs": len(curve), "plateau_factor": 0.5, "plateau_patience": 1,
                "min_lr": 0.2, "max_minutes": None}  # fmt: skip
-    training = Training(Scripted(), batches, [], Task("multiclass", "m", direction), options | (settings or {}), 0, CPU)
+    training = Training(Scripted(), batches, [], Task("cross_entropy", "m", direction), options | (settings or {}), 0)
     scores = iter(
         [{"loss": loss, "m": value} for value, loss in zip(curve, losses or range(len(curve), 0, -1), strict=True)]
     )
@@ -218,7 +218,7 @@ def test_metrics_do_not_depend_on_the_batch_size(prepared):
 
     for size in (1, 7, 32, 33):
         scores = evaluate(
-            Mean(), list(Batches(prepared.graphs, list(range(33)), size, "graph").epoch()), "multiclass", "accuracy"
+            Mean(), list(Batches(prepared.graphs, list(range(33)), size, "graph").epoch()), "cross_entropy", "accuracy"
         )
         if size == 1:
             first = scores
@@ -229,7 +229,7 @@ def test_metrics_do_not_depend_on_the_batch_size(prepared):
 def test_losses_and_metrics_by_hand():
     nan = math.nan
     output, y = torch.tensor([[2.0, -1.0], [0.0, 3.0]]), torch.tensor([[1.0, nan], [0.5, 0.0]])
-    loss, count = loss_terms("regression", output, y)
+    loss, count = loss_terms("l1", output, y)
     assert (loss.item(), count) == (1.0 + 0.5 + 3.0, 3)
     assert metric_value("mae", output, y) == 1.5
     assert metric_value("accuracy", output, torch.tensor([0, 0])) == 0.5
@@ -244,18 +244,18 @@ def test_losses_and_metrics_by_hand():
 def test_missing_labels_have_no_gradient_and_an_unlabelled_batch_is_harmless():
     output = torch.zeros(3, 2, requires_grad=True)
     y = torch.tensor([[1.0, math.nan], [math.nan, 0.0], [math.nan, math.nan]])
-    loss, count = loss_terms("multilabel", output, y)
+    loss, count = loss_terms("bce", output, y)
     (loss / count).backward()
     assert count == 2
     assert output.grad.ne(0).tolist() == [[True, False], [False, True], [False, False]]
-    loss, count = loss_terms("multilabel", output, torch.full((3, 2), math.nan))
+    loss, count = loss_terms("bce", output, torch.full((3, 2), math.nan))
     assert (loss.item(), count) == (0.0, 0)
 
 
 @pytest.mark.parametrize("shape", [(4,), (4, 2), (1, 4)])
 def test_labels_are_never_broadcast(shape):
     with pytest.raises(ValueError, match="labels have the shape"):
-        loss_terms("regression", torch.zeros(4, 1), torch.zeros(shape))
+        loss_terms("l1", torch.zeros(4, 1), torch.zeros(shape))
 
 
 def test_device_names():

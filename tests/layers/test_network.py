@@ -1,77 +1,93 @@
-from types import SimpleNamespace
-
 import pytest
 import torch
+from made_networks import CARD, DEGREES, EDGE_CARD, EVERY_LAYER, MODEL, SSMA, graph, network, settings, with_
 
 from ssma.errors import StudyError
 from ssma.layers.network import FeatureEncoder, Network, describe
 from ssma.layers.width import count_parameters, hidden_channels, largest_width
-
-MODEL = {
-    "num_layers": 2, "budget": 5000, "hidden_channels": None, "heads": 4, "readout": "max", "dropout": 0.0,
-    "residual": True, "batch_norm": True, "self_loops": False,
-}  # fmt: skip
-CARD = {"x": {"kind": "continuous", "width": 7}, "edge_attr": None, "level": "graph", "num_outputs": 3}
-SSMA = {"kappa": 2, "selection": "attention", "compression": 0.25}
-torch.manual_seed(0)
-GRAPH = SimpleNamespace(
-    x=torch.randn(5, 7), edge_index=torch.tensor([[0, 1, 0, 2, 1, 2, 3, 4], [1, 0, 2, 0, 2, 1, 4, 3]]), edge_attr=None,
-    batch=torch.tensor([0, 0, 0, 1, 1]), num_graphs=2, target=None,
-)  # fmt: skip
+from ssma.study.settings import ONLY_FOR_LAYERS, WIDTH_MULTIPLE_OF, ModelSettings
 
 
-def settings(options, **model):
-    return {"aggregator": options, "model": MODEL | model}
-
-
-@pytest.mark.parametrize("layer", ["gcn", "gin", "gat"])
-@pytest.mark.parametrize(("aggregator", "options"), [("sum", {}), ("mean", {}), ("max", {}), ("ssma", SSMA)])
-def test_width_is_the_largest_within_the_budget(layer, aggregator, options):
-    arm = settings(options)
-    width = hidden_channels(CARD, layer, aggregator, arm)
-    step = 4 if layer == "gat" else 1
-    sizes = [count_parameters(Network(CARD, layer, aggregator, arm, w)) for w in (width, width + step)]
+@pytest.mark.parametrize("encoding", ["none", "random_walk"])
+@pytest.mark.parametrize("layer", EVERY_LAYER)
+@pytest.mark.parametrize(("aggregator", "options"), [("sum", {}), ("max", {}), ("ssma", SSMA)])
+def test_width_is_the_largest_within_the_budget(layer, aggregator, options, encoding):
+    budget = 30_000
+    arm = settings(options, budget=budget, positional_encoding=encoding, walk_steps=5)
+    width = hidden_channels(EDGE_CARD, layer, aggregator, arm)
+    step = arm["model"][WIDTH_MULTIPLE_OF[layer]] if layer in WIDTH_MULTIPLE_OF else 1
+    networks = [Network(EDGE_CARD, layer, aggregator, arm, w, degrees=DEGREES) for w in (width, width + step)]
+    sizes = [count_parameters(item) for item in networks]
     assert width % step == 0
-    assert sizes[0] <= 5000 < sizes[1]
-    network = Network(CARD, layer, aggregator, arm, width)
-    assert network(GRAPH).shape == (2, 3)
+    assert sizes[0] <= budget < sizes[1]
+    assert networks[0](graph(steps=5)).shape == (3, 3)
 
 
 def test_width_by_hand():
     assert largest_width(lambda w: w * w, 99) == 9
     assert largest_width(lambda w: w * w, 100) == 10
     assert largest_width(lambda w: w * w, 100, step=4) == 8
+    assert largest_width(lambda w: w * w, 10_000, step=3, above=20) == 99
+    assert largest_width(lambda w: w * w, 21 * 21, above=20) == 21
     with pytest.raises(StudyError, match="budget: 3 parameters are too few"):
         largest_width(lambda w: w * w, 3, step=2)
+    with pytest.raises(
+        StudyError, match=r"budget: 400 parameters are too few, the smallest network \(width 24\) has 576"
+    ):
+        largest_width(lambda w: w * w, 400, step=4, above=20)
 
 
 def test_given_width_is_taken():
     assert hidden_channels(CARD, "gcn", "sum", settings({}, budget=None, hidden_channels=13)) == 13
 
 
-@pytest.mark.parametrize("layer", ["gcn", "gin", "gat"])
+@pytest.mark.parametrize("layer", WIDTH_MULTIPLE_OF)
+def test_a_width_that_does_not_divide_is_refused_not_floored(layer):
+    name = WIDTH_MULTIPLE_OF[layer]
+    with pytest.raises(ValueError, match=f"{layer} got width 10 but expected a multiple of its 4 {name}"):
+        network(layer, width=10, **{name: 4})
+
+
+@pytest.mark.parametrize("layer", EVERY_LAYER)
 def test_arms_differ_in_the_aggregation_only(layer):
-    networks = [Network(CARD, layer, name, settings(options), 16) for name, options in (("sum", {}), ("ssma", SSMA))]
-    names = [{n for n, _ in network.named_parameters() if "aggr_module" not in n} for network in networks]
+    mix = {"pna_mix": "replace"}  # an added aggregation widens the maps behind it
+    networks = [network(layer, name, EDGE_CARD, 16, **mix) for name in ("sum", "ssma")]
+    names = [{n for n, _ in item.named_parameters() if "aggr_module" not in n} for item in networks]
     assert names[0] == names[1]
-    lines = [[line for line in describe(network).splitlines() if "aggr_module" not in line] for network in networks]
+    lines = [[line for line in describe(item).splitlines() if "aggr_module" not in line] for item in networks]
     assert lines[0] == lines[1]
-    assert "blocks.1.conv.aggr_module: SSMAAggregation(" in describe(networks[1])
+    inner = {"gps": "conv.conv.aggr_module", "pna": "conv.aggr_module.aggrs.0"}.get(layer, "conv.aggr_module")
+    assert f"blocks.1.{inner}: SSMAAggregation(" in describe(networks[1])
 
 
-def test_every_model_setting_changes_the_network():
-    base = Network(CARD, "gat", "sum", settings({}), 8)
-    for key, value in {"num_layers": 3, "batch_norm": False}.items():
-        assert count_parameters(Network(CARD, "gat", "sum", settings({}, **{key: value}), 8)) != count_parameters(base)
-    torch.manual_seed(0)
-    base.eval()
-    out = base(GRAPH)
-    for key, value in {"readout": "sum", "residual": False, "self_loops": True, "heads": 2}.items():
-        other = Network(CARD, "gat", "sum", settings({}, **{key: value}), 8).eval()
-        state = {k: v.reshape(other.state_dict()[k].shape) for k, v in base.state_dict().items()}
-        other.load_state_dict(state)
-        assert not torch.allclose(other(GRAPH), out), key
-    assert {block.dropout.p for block in Network(CARD, "gcn", "sum", settings({}, dropout=0.3), 8).blocks} == {0.3}
+CHANGES = {
+    "num_layers": 3, "heads": 2, "towers": 4, "pna_mix": "replace", "readout": "sum",
+    "dropout": 0.3, "residual": False, "batch_norm": False, "self_loops": True, "learn_eps": False,
+    "edge_features": False, "attention_dropout": 0.1, "positional_encoding": "random_walk", "walk_steps": 3,
+}  # fmt: skip
+
+
+def signs_of_life(layer, **model):
+    """What a change of a setting may show in: parameters, lines of the description, an output in training mode."""
+    item = network(layer, "mean", EDGE_CARD, **model)
+    count, text = count_parameters(item), describe(item)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in item.blocks.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    torch.manual_seed(1)
+    return count, text, item.train()(graph(steps=model.get("walk_steps", 5))).tolist()
+
+
+@pytest.mark.parametrize("layer", EVERY_LAYER)
+@pytest.mark.parametrize("key", CHANGES)
+def test_every_model_setting_changes_the_layers_that_it_is_for_and_no_other(layer, key):
+    assert CHANGES.keys() | {"budget", "hidden_channels"} == ModelSettings.model_fields.keys()
+    base = {"positional_encoding": "random_walk", "walk_steps": 5} if key == "walk_steps" else {"walk_steps": 5}
+    if key == "attention_dropout":
+        base["attention_dropout"] = 0.9
+    changed = signs_of_life(layer, **base) != signs_of_life(layer, **base | {key: CHANGES[key]})
+    assert changed == (layer in ONLY_FOR_LAYERS.get(key, EVERY_LAYER))
 
 
 def test_categorical_features_are_embedded_not_cast():
@@ -81,18 +97,39 @@ def test_categorical_features_are_embedded_not_cast():
     torch.testing.assert_close(encoder(codes), expected)
 
 
-def test_edge_features_reach_gat_only():
-    card = CARD | {"edge_attr": {"kind": "categorical", "cardinalities": [4]}}
-    graph = SimpleNamespace(**vars(GRAPH) | {"edge_attr": torch.arange(8).view(8, 1) % 4})
-    other = SimpleNamespace(**vars(graph) | {"edge_attr": torch.arange(8, 0, -1).view(8, 1) % 4})
-    for layer, reached in (("gat", True), ("gcn", False)):
-        torch.manual_seed(0)
-        network = Network(card, layer, "sum", settings({}), 8).eval()
-        assert torch.equal(network(graph), network(other)) != reached
-
-
 def test_node_level_outputs_are_those_of_the_target_nodes():
-    network = Network(CARD | {"level": "node"}, "gcn", "mean", settings({}), 8).eval()
-    everything = network(GRAPH)
-    some = network(SimpleNamespace(**vars(GRAPH) | {"target": torch.tensor([4, 1])}))
+    item = network("gcn", "mean", CARD | {"level": "node"})
+    everything = item(graph())
+    some = item(with_(graph(), target=torch.tensor([4, 1])))
     torch.testing.assert_close(some, everything[[4, 1]])
+
+
+@pytest.mark.parametrize("layer", EVERY_LAYER)
+def test_the_positional_encoding_stands_beside_narrower_features(layer):
+    item = network(layer, positional_encoding="random_walk", walk_steps=3)
+    batch, seen = graph(steps=3), []
+    item.blocks[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    item.walk_norm.running_mean.fill_(0.5)
+    item.walk_norm.running_var.fill_(4)
+    item(batch)
+    torch.testing.assert_close(seen[0][:, :5], batch.x @ item.encoder.linear.weight.t() + item.encoder.linear.bias)
+    torch.testing.assert_close(seen[0][:, 5:], (batch.pe - 0.5) / (4 + 1e-5) ** 0.5)
+    plain = network(layer)
+    assert item.encoder.linear.out_features == plain.encoder.linear.out_features - 3
+    assert count_parameters(item) == count_parameters(plain) - 3 * (7 + 1) + 2 * 3
+
+
+def test_a_width_without_room_for_the_encoding_is_refused():
+    with pytest.raises(ValueError, match="the network got width 8 but expected more than its 8 walk_steps"):
+        network("gcn", positional_encoding="random_walk", walk_steps=8)
+    network("gcn", positional_encoding="none", walk_steps=8)
+
+
+def test_the_encoder_of_edges_exists_only_where_it_is_used():
+    assert network("gat", card=EDGE_CARD).edge_encoder is not None
+    for absent in (
+        network("gat"), network("gcn", card=EDGE_CARD), network("gin", card=EDGE_CARD),
+        network("gat", card=EDGE_CARD, edge_features=False),
+    ):  # fmt: skip
+        assert absent.edge_encoder is None
+    assert MODEL["edge_features"]

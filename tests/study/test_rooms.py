@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "tune": {"errors", "study"},
     "track": {"errors", "study"},
     "report": {"errors", "study"},
-    "bench": {"errors", "aggr", "study", "report"},
+    "bench": {"errors", "aggr", "study", "data", "layers", "fit", "report"},
 }
 NO_TORCH = ("study", "track", "report", "tune")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}

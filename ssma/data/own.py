@@ -1,0 +1,222 @@
+"""A user's own data: a folder in TU format, a file with a list of PyG graphs, or a PyG data set by its dotted path."""
+
+import inspect
+import shutil
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from ssma.data.features import MADE, made_features
+from ssma.data.graphs import Graphs
+from ssma.data.loaded import Loaded
+from ssma.data.raw import allow_graphs
+from ssma.data.tu import read_set
+from ssma.errors import StudyError
+from ssma.study.ids import data_fingerprint, file_fingerprint
+
+METRICS = {"multiclass": ("accuracy",), "regression": ("mae",), "multilabel": ("ap", "auroc")}
+
+
+def load_folder(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
+    """Reads a folder of ``<NAME>_A.txt``, ``<NAME>_graph_indicator.txt``, ``<NAME>_graph_labels.txt`` and so on.
+
+    ``spec``: ``path`` and what ``ssma.data.tu.read_set`` takes. A mirror has no part in it.
+
+    Raises:
+        StudyError: If there is not exactly one set in the folder, or with what is wrong in its files.
+    """
+    path = _unchanged(spec)
+    found = sorted(path.glob("*_A.txt"))
+    if len(found) != 1:
+        raise StudyError(f"{path}: got {len(found)} files *_A.txt but expected 1, the edges of a set in TU format")
+    name = found[0].name.removesuffix("_A.txt")
+    link = work / name / "raw"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(path)
+    return read_set(name, work, spec)
+
+
+def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
+    """Reads a list of ``torch_geometric.data.Data`` that ``torch.save`` wrote; code in the file is never run.
+
+    ``spec``: ``path`` and what ``check_graphs`` takes. Folders and mirror have no part in it.
+
+    Raises:
+        StudyError: If the file cannot be read, or with what is wrong in its graphs.
+    """
+    path = _unchanged(spec)
+    allow_graphs()
+    try:
+        data_list = torch.load(path, weights_only=True)
+    except Exception as error:  # a damaged file makes torch.load raise nearly anything
+        other = isinstance(error, UnpicklingError)  # whose own text advises to run the code in the file
+        reason = "it holds other objects, or is damaged" if other else f"{type(error).__name__}: {error}"
+        raise StudyError(
+            f"{path}: cannot be read ({reason}); expected a list of "
+            "torch_geometric.data.Data with tensors and plain values, written by torch.save"
+        ) from error
+    return check_graphs(data_list, spec, {path.name: file_fingerprint(path)})
+
+
+def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
+    """Makes a PyG data set and takes its graphs.
+
+    ``spec``: ``class``, the dotted path; ``arguments`` of the call (``root`` is a folder of the results by default);
+    and what ``check_graphs`` takes.
+
+    Raises:
+        StudyError: If the class cannot be imported or called, or with what is wrong in its graphs.
+    """
+    dotted, arguments = spec["class"], dict(spec["arguments"])
+    module, _, name = dotted.rpartition(".")
+    folder = work / "pyg"
+    shutil.rmtree(folder / "processed", ignore_errors=True)  # what other code or arguments left
+    try:
+        kind = getattr(import_module(module), name)
+        if "root" in inspect.signature(kind).parameters:
+            arguments.setdefault("root", str(folder))
+        data_list = list(kind(**arguments))
+    except Exception as error:  # a user's class may raise anything
+        raise StudyError(
+            f"{dotted} with {arguments}: {type(error).__name__}: {error}; mend the class, its arguments or PYTHONPATH"
+        ) from error
+    return check_graphs(data_list, spec, {})
+
+
+def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]) -> Loaded:
+    """Checks graphs of unknown origin.
+
+    Args:
+        data_list: The graphs: ``x`` [n, F], ``edge_index`` [2, E], perhaps ``edge_attr`` [E, D], and ``y`` with as many
+            values in every graph. Whole numbers in ``x`` and ``edge_attr`` are codes, others are features.
+        spec: ``features``: ``own``, that is ``x``, or features that ``made_features`` makes. ``task``: ``multiclass``
+            (labels of any numbers are mapped to 0..C-1), ``regression``, ``multilabel`` (0 and 1 or -1 and 1; NaN is
+            missing), or None: one whole number is a class, real numbers are targets. ``metric`` and ``loss``, or None
+            for those of the task.
+        raw_files: Hashes of the files that were read.
+
+    Raises:
+        StudyError: With what is wrong; the message names the graph by its number in the list.
+    """
+    if not isinstance(data_list, list | tuple) or not all(isinstance(data, Data) for data in data_list):
+        raise StudyError(f"got {type(data_list).__name__} but expected a list of torch_geometric.data.Data")
+    _check_sizes(data_list)
+    kept = [number for number, data in enumerate(data_list) if data.num_nodes]
+    if not kept:
+        raise StudyError("no graph has a node")
+    x, words = _features([data_list[number] for number in kept], kept, spec["features"])
+    task, y, mapping = _targets([data_list[number] for number in kept], kept, spec["task"])
+    metric, loss = spec["metric"] or METRICS[task][0], spec["loss"]
+    if metric not in METRICS[task] or (loss and task != "regression"):
+        wrong = f"metric {metric}" if metric not in METRICS[task] else f"loss {loss}"
+        raise StudyError(
+            f"got {wrong} for a {task} task; its metrics are {', '.join(METRICS[task])}, loss is for regression"
+        )
+    rows = iter(zip(x, y, strict=True))
+    made = []
+    for data in data_list:
+        own_x, own_y = next(rows) if data.num_nodes else (None, None)
+        made.append(Data(own_x, data.edge_index, data.edge_attr, own_y, num_nodes=data.num_nodes))
+    graphs, dropped = Graphs.from_data_list(made)
+    outputs = len(mapping) if mapping else graphs.y.size(1)
+    return Loaded(
+        graphs,
+        "graph",
+        task,
+        metric,
+        outputs,
+        words,
+        loss,
+        label_mapping=mapping,
+        raw_files=raw_files,
+        dropped_graphs=dropped,
+    )
+
+
+def _unchanged(spec: dict[str, Any]) -> Path:
+    """Returns the path of the data, if they are what they were when the plan was made."""
+    path = Path(spec["path"]).resolve()
+    try:
+        content = data_fingerprint(path)
+    except ValueError as error:
+        raise StudyError(str(error)) from error
+    if content != spec["content"]:
+        raise StudyError(f"{path}: changed after the plan was made; make the plan again")
+    return path
+
+
+def _check_sizes(data_list: Sequence[Data]) -> None:
+    for number, data in enumerate(data_list):
+        if data.x is None and "num_nodes" not in data.to_dict():
+            raise StudyError(
+                f"graph {number}: it has neither x nor num_nodes, so that nodes without edges at its end would be "
+                "lost; set num_nodes"
+            )
+        if data.x is not None and data.x.is_floating_point() and not bool(data.x.isfinite().all()):
+            raise StudyError(f"graph {number}: x holds NaN or an infinite value; mend the data set")
+
+
+def _features(data_list: list[Data], numbers: list[int], kind: str) -> tuple[list[Tensor], str]:
+    missing = next((number for number, data in zip(numbers, data_list, strict=True) if data.x is None), None)
+    if kind in MADE:
+        empty = torch.empty(2, 0, dtype=torch.int64)
+        edges = [data.edge_index if data.num_edges else empty for data in data_list]
+        return made_features(kind, edges, [data.num_nodes for data in data_list])
+    if missing is not None:
+        raise StudyError(f"graph {missing}: it has no x; set features to {', '.join(MADE)}")
+    return [data.x for data in data_list], "x of the graphs"
+
+
+def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tuple[str, Tensor, dict[str, int] | None]:
+    """Returns the task, the targets of the graphs, and the mapping of class labels."""
+    y: list[Tensor] = []
+    for number, data in zip(numbers, data_list, strict=True):
+        if data.y is None:
+            raise StudyError(f"graph {number}: it has no y; every graph needs its target")
+        y.append(torch.as_tensor(data.y).reshape(-1))
+        if y[-1].numel() != y[0].numel():
+            raise StudyError(
+                f"graph {number}: y has {y[-1].numel()} values, but {y[0].numel()} in the first graph; targets belong "
+                "to graphs, as many to each"
+            )
+    values = torch.stack([row.double() for row in y])
+    task = task or _guess(values, all(not row.is_floating_point() for row in y))
+    bad = ~values.isnan() & (values != values.round()) if task != "regression" else values.isinf()
+    if task == "multiclass":
+        if values.size(1) != 1:
+            raise StudyError(
+                f"y has {values.size(1)} values a graph, a class is one; set task to multilabel or regression"
+            )
+        bad |= values.isnan()
+    _refuse(bad, values, numbers, f"not a target of a {task} task")
+    if task == "regression":
+        return task, values.float(), None
+    labels = sorted({int(value) for value in values[~values.isnan()].tolist()})
+    if task == "multiclass":
+        mapping = {str(label): place for place, label in enumerate(labels)}
+        return task, torch.tensor([mapping[str(int(value))] for value in values[:, 0].tolist()]), mapping
+    if labels == [-1, 1]:
+        values = values.clamp(min=0)
+    _refuse(~values.isnan() & (values != 0) & (values != 1), values, numbers, "not 0 or 1 as labels are")
+    return task, values.float(), None
+
+
+def _guess(values: Tensor, whole: bool) -> str:
+    if whole and values.size(1) == 1:
+        return "multiclass"
+    if whole or bool(((values == 0) | (values == 1) | values.isnan()).all()):
+        raise StudyError("y could be labels or numbers; set task to multiclass, multilabel or regression")
+    return "regression"
+
+
+def _refuse(bad: Tensor, values: Tensor, numbers: list[int], why: str) -> None:
+    if bool(bad.any()):
+        row = int(bad.any(dim=1).nonzero()[0])
+        raise StudyError(f"graph {numbers[row]}: y is {values[row].tolist()}, {why}; mend the data set, or its task")

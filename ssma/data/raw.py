@@ -1,0 +1,141 @@
+"""Raw files: linked from a mirror or downloaded, whole or not at all, and read by a library that caches nothing."""
+
+import io
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from urllib.request import urlopen
+
+from ssma.errors import StudyError
+
+TIMEOUT = 8  # seconds per network operation: a job without a network must say so soon
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the raw files of a data set are.
+
+    Args:
+        name: The data set, for messages.
+        place: Its folder in a mirror, e.g. ``TUDataset/MUTAG``.
+        files: The files that must be in that folder, e.g. ``raw/MUTAG_A.txt``.
+        downloads: URL -> the path of its file in the folder; of a ZIP archive a function from the name of a member to
+            its path, or to None for a member that is not needed.
+    """
+
+    name: str
+    place: str
+    files: tuple[str, ...]
+    downloads: dict[str, str | Callable[[str], str | None]]
+
+
+def provide(origin: Origin, folder: Path, mirror: Path | None) -> None:
+    """Makes the raw files stand in ``folder``: as links to the mirror, or downloaded (once) without a mirror.
+
+    The libraries' own downloads have no timeout, so that a node without a network would hang.
+
+    Raises:
+        StudyError: If a file is missing and cannot be had; the message names it, where it was looked for, and where
+            it comes from.
+    """
+    tops = sorted({Path(file).parts[0] for file in origin.files})
+    if mirror is None:
+        if any((folder / top).is_symlink() for top in tops) or _missing(origin, folder):
+            _download(origin, folder)
+        return
+    source = (Path(mirror) / origin.place).resolve()
+    if missing := _missing(origin, source):
+        raise StudyError(
+            f"data set {origin.name}: {missing.name} is not in {missing.parent}; put the set's raw files there (they "
+            f"come from {_urls(origin)}), or point data.mirror (or SSMA_DATA_MIRROR) to the folder that holds "
+            f"{origin.place}/, or unset both to download the set"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for top in tops:
+        _remove(folder / top)
+        (folder / top).symlink_to(source / top)
+
+
+@contextmanager
+def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
+    """Turns whatever a library raises on damaged files into one error, and leaves nothing in the library's cache.
+
+    The cache is emptied before, so that what is read are the raw files, and after, so that nothing is kept twice.
+    """
+    _remove(cache)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except StudyError:
+        raise
+    except Exception as error:
+        raise StudyError(
+            f"data set {name}: the files in {folder} cannot be read ({type(error).__name__}: {error}); fetch them again"
+        ) from error
+    finally:
+        _remove(cache)
+
+
+def _missing(origin: Origin, folder: Path) -> Path | None:
+    return next((folder / file for file in origin.files if not (folder / file).is_file()), None)
+
+
+def _urls(origin: Origin) -> str:
+    return " and ".join(origin.downloads)
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    elif path.exists():
+        shutil.rmtree(path)
+
+
+def _download(origin: Origin, folder: Path) -> None:
+    partial = folder.with_name(f"{folder.name}.partial")
+    _remove(partial)
+    try:
+        for url, place in origin.downloads.items():
+            with urlopen(url, timeout=TIMEOUT) as response:
+                content = response.read()
+            if isinstance(place, str):
+                _write(partial / place, content)
+                continue
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                for member in archive.namelist():
+                    if path := place(member):
+                        _write(partial / path, archive.read(member))
+        if missing := _missing(origin, partial):
+            raise FileNotFoundError(f"what was downloaded holds no {missing.name}")
+    except (OSError, HTTPException, zipfile.BadZipFile) as error:
+        _remove(partial)
+        wanted = _missing(origin, folder) or folder / origin.files[0]
+        raise StudyError(
+            f"data set {origin.name}: {wanted.name} is not in {wanted.parent} and {_urls(origin)} could not be "
+            f"downloaded ({error}); check the name, or point data.mirror (or SSMA_DATA_MIRROR) to a folder that holds "
+            f"{origin.place}/{wanted.relative_to(folder)}"
+        ) from error
+    _remove(folder)
+    partial.replace(folder)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def allow_graphs() -> None:
+    """Lets `torch.load` read PyG's graphs without running code.
+
+    For the whole process: the context manager of torch would, at its end, also forbid what PyG itself has allowed.
+    """
+    import torch
+    from torch_geometric.data.data import Data, DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
+    torch.serialization.add_safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage])

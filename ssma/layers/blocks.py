@@ -1,0 +1,51 @@
+"""What stands around a layer: norm, nonlinearity, residual connection, dropout."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+
+class Block(nn.Module):
+    """Layer, batch norm, ReLU, residual, dropout, in this order.
+
+    Args:
+        layer: A message-passing layer that keeps the width.
+        width: Width of the nodes' states.
+        model: The ``model`` settings of the arm.
+    """
+
+    def __init__(self, layer: nn.Module, width: int, model: dict[str, Any]) -> None:
+        super().__init__()
+        self.conv = layer
+        self.norm = nn.BatchNorm1d(width) if model["batch_norm"] else nn.Identity()
+        self.dropout = nn.Dropout(model["dropout"])
+        self.residual = model["residual"]
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, batch: Tensor) -> Tensor:
+        """Returns the nodes' new states, ``[n, width]``."""
+        edges = {} if edge_attr is None else {"edge_attr": edge_attr}
+        out = self.norm(self.conv(x, edge_index, **edges)).relu()
+        return self.dropout(out + x if self.residual else out)
+
+
+class TransformerBlock(nn.Module):
+    """A GraphGPS layer and dropout; norms and residual connections are inside the layer.
+
+    The layer gets each node's graph, so that no node attends to another graph and a prediction does not depend on what
+    else is in the batch. Attention is quadratic in the largest graph of the batch, which all graphs are padded to.
+
+    Args:
+        layer: A `GPSConv`.
+        width: Width of the nodes' states.
+        model: The ``model`` settings of the arm.
+    """
+
+    def __init__(self, layer: nn.Module, width: int, model: dict[str, Any]) -> None:
+        super().__init__()
+        self.conv = layer
+        self.dropout = nn.Dropout(model["dropout"])
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, batch: Tensor) -> Tensor:
+        """Returns the nodes' new states, ``[n, width]``; ``batch`` is sorted."""
+        edges = {} if edge_attr is None else {"edge_attr": edge_attr}
+        return self.dropout(self.conv(x, edge_index, batch, **edges))

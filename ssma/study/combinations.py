@@ -1,0 +1,54 @@
+"""Combinations of settings that no fit could be made of, each alone being right."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from ssma.study.settings import AGGREGATORS, WIDTH_MULTIPLE_OF
+
+
+def impossible(layer: str, aggregator: str, settings: dict[str, Any], searched: dict[str, Any]) -> list[str]:
+    """Returns a sentence for each combination that an arm must not have.
+
+    Args:
+        layer: Name of the layer.
+        aggregator: Name of the aggregator.
+        settings: The arm's settings of ``aggregator``, ``model`` and ``training``.
+        searched: Setting -> list of values or range, where the arm searches it.
+    """
+    return [*_options(aggregator, settings), *_width(layer, settings, searched), *_rate(settings, searched)]
+
+
+def _options(aggregator: str, settings: dict[str, Any]) -> list[str]:
+    try:
+        if aggregator in AGGREGATORS:
+            AGGREGATORS[aggregator].model_validate(settings["aggregator"])
+    except ValidationError as error:
+        return [f"{aggregator}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()]
+    return []
+
+
+def _width(layer: str, settings: dict[str, Any], searched: dict[str, Any]) -> list[str]:
+    errors, width, multiple = [], settings["model"]["hidden_channels"], WIDTH_MULTIPLE_OF.get(layer)
+    if isinstance(searched.get(f"model.{multiple}"), dict):
+        errors.append(f"tune.space.model.{multiple}: give a list of values; a width is a multiple of them")
+    elif multiple and width:
+        bad = [number for number in _values(f"model.{multiple}", settings, searched) if width % number]
+        errors += [f"model.hidden_channels: {layer} needs a multiple of its {n} {multiple}, got {width}" for n in bad]
+    if width and "random_walk" in _values("model.positional_encoding", settings, searched):
+        steps = max(_values("model.walk_steps", settings, searched))
+        if width <= steps:
+            errors.append(f"model.hidden_channels: must be above the {steps} walk_steps of the encoding, got {width}")
+    return errors
+
+
+def _rate(settings: dict[str, Any], searched: dict[str, Any]) -> list[str]:
+    rate, floor = (pick(_values(f"training.{key}", settings, searched)) for pick, key in ((min, "lr"), (max, "min_lr")))
+    return [f"training.lr: {rate} is below training.min_lr ({floor}), where training ends"] if rate < floor else []
+
+
+def _values(key: str, settings: dict[str, Any], searched: dict[str, Any]) -> list[Any]:
+    """Returns the values that a setting can have; of a range, its ends."""
+    group, _, field = key.partition(".")
+    found = searched.get(key, [settings[group].get(field)])
+    return [found["low"], found["high"]] if isinstance(found, dict) else found

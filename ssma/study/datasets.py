@@ -1,0 +1,151 @@
+"""The data sets of a study file, typed, and how they are split."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict
+
+
+class Splits(Strict):
+    """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest."""
+
+    folds: Annotated[int, Number, Field(ge=3)] = 10
+    """Number of folds."""
+    scheme: Literal["stratified", "shuffle"] = "stratified"
+    """`shuffle` is the unstratified one of the paper's code."""
+    seed: NotNegativeInt = 0
+    """Seed of the shuffle."""
+    use: PositiveInt | None = None
+    """Use the first so many splits only; all by default."""
+
+
+class Dataset(Strict):
+    """What every data set has."""
+
+    has_official_split: ClassVar[bool] = False
+
+    fixed: dict[str, Any] = {}
+    """Settings of every arm on this data set, e.g. `model.readout: sum`."""
+    splits: Splits | None = None
+    """Instead of the study's splits."""
+
+
+class SyntheticDataset(Dataset):
+    """A task generated from a seed."""
+
+    source: Literal["synthetic"]
+    task: Literal[
+        "product_classification", "product_regression", "typed_classification", "node_classification", "multilabel"
+    ]
+    """What is to be predicted."""
+    num_graphs: PositiveInt | None = None
+    """Graphs (not for node_classification, which is one graph)."""
+    num_nodes: PositiveInt = 16
+    """Mean number of nodes of a graph."""
+    num_features: PositiveInt = 4
+    """Features of a node; of typed_classification, node types."""
+    degree: PositiveInt = 4
+    """Mean number of neighbours."""
+    seed: NotNegativeInt = 0
+    """Seed of the generator."""
+
+
+class TextDataset(Dataset):
+    """Graphs in text files in the format of the TU collection."""
+
+    node_attributes: bool = False
+    """Add the continuous node attributes."""
+    features: Literal["labels", "degree", "constant", "zeros", "random"] = "labels"
+    """Node features: the set's own labels, or made ones for a set that has none."""
+
+
+class TUDataset(TextDataset):
+    """A data set of the TU collection, through PyG."""
+
+    source: Literal["tu"]
+    name: str | None = None
+    """Name in the collection; the key in `datasets` by default."""
+
+
+class ZINCDataset(Dataset):
+    """The 12k subset of ZINC, through PyG."""
+
+    has_official_split: ClassVar[bool] = True
+
+    source: Literal["zinc"]
+
+
+class LRGBDataset(Dataset):
+    """Peptides of the Long Range Graph Benchmark, through PyG."""
+
+    has_official_split: ClassVar[bool] = True
+
+    source: Literal["lrgb"]
+    name: Literal["Peptides-func", "Peptides-struct"]
+    """Which one: 10 functions, or 11 structural numbers."""
+    loss: Literal["l1", "mse"] | None = None
+    """Loss of Peptides-struct: l1 by default; the paper's code has mse."""
+
+    @model_validator(mode="after")
+    def _func_has_one_loss(self) -> "LRGBDataset":
+        if self.name == "Peptides-func" and self.loss is not None:
+            raise ValueError("Peptides-func has labels, so that its loss is fixed; leave loss out")
+        return self
+
+
+class OGBGDataset(Dataset):
+    """Molecules of the Open Graph Benchmark, through its own loader."""
+
+    has_official_split: ClassVar[bool] = True
+
+    source: Literal["ogbg"]
+    name: Literal["ogbg-molhiv", "ogbg-molpcba"]
+    """Which one."""
+
+
+class FolderDataset(TextDataset):
+    """Your own data as text files in the format of the TU collection."""
+
+    source: Literal["folder"]
+    path: str
+    """Folder with NAME_A.txt, NAME_graph_indicator.txt, NAME_graph_labels.txt, ..."""
+
+
+class GraphsDataset(Dataset):
+    """Your own data as PyG graphs."""
+
+    features: Literal["own", "degree", "constant", "zeros", "random"] = "own"
+    """Node features: the graphs' x, or made ones."""
+    task: Literal["multiclass", "regression", "multilabel"] | None = None
+    """What y is; by default a class where it is one whole number, else real targets."""
+    metric: Literal["accuracy", "mae", "ap", "auroc"] | None = None
+    """accuracy (multiclass), mae (regression), ap or auroc (multilabel); the first one of the task by default."""
+    loss: Literal["l1", "mse"] | None = None
+    """Loss of a regression, l1 by default."""
+
+
+class FileDataset(GraphsDataset):
+    """A list of torch_geometric.data.Data that torch.save wrote."""
+
+    source: Literal["file"]
+    path: str
+    """The file."""
+
+
+class PyGDataset(GraphsDataset):
+    """A data set class of PyG, or of your own."""
+
+    model_config = ConfigDict(validate_by_name=False, validate_by_alias=True, serialize_by_alias=True)
+
+    source: Literal["pyg"]
+    class_: str = Field(alias="class", pattern=r"^[^.].*\..*[^.]$")
+    """Dotted path of a torch_geometric.data.InMemoryDataset."""
+    arguments: dict[str, Any] = {}
+    """Arguments of the call; root is a folder of the results by default."""
+
+
+AnyDataset = Annotated[
+    SyntheticDataset | TUDataset | ZINCDataset | LRGBDataset | OGBGDataset | FolderDataset | FileDataset | PyGDataset,
+    Field(discriminator="source"),
+]

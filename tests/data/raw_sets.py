@@ -1,0 +1,94 @@
+"""Writers of tiny data sets in the on-disk formats of the real ones, and plain descriptions of what they wrote."""
+
+import gzip
+import pickle
+
+import torch
+
+# nodes and undirected edges of seven graphs: paths, a triangle, lone nodes
+SHAPES = [
+    (3, [(0, 1), (1, 2)]),
+    (2, [(0, 1)]),
+    (1, []),
+    (3, [(0, 1), (1, 2), (0, 2)]),
+    (4, [(0, 3)]),
+    (2, []),
+    (5, [(1, 4)]),
+]
+PARTS = {"train": [0, 2, 5], "val": [6, 1], "test": [3, 4]}
+ORDER = [0, 2, 5, 6, 1, 3, 4]
+SIZES = (3, 2, 2)
+
+
+def directed(edges):
+    """Both directions, sorted by source and then target."""
+    return sorted([*edges, *((b, a) for a, b in edges)])
+
+
+def write_zinc(mirror):
+    raw = mirror / "ZINC" / "raw"
+    raw.mkdir(parents=True)
+    for part, numbers in PARTS.items():
+        molecules = {}
+        for number in numbers:
+            nodes, edges = SHAPES[number]
+            bonds = torch.zeros(nodes, nodes, dtype=torch.int64)
+            for a, b in edges:
+                bonds[a, b] = bonds[b, a] = 1 + (a + b) % 3
+            molecules[10 * number] = {
+                "atom_type": torch.arange(nodes) + number,
+                "bond_type": bonds,
+                "logP_SA_cycle_normalized": torch.tensor([number + 0.5]),
+            }
+        molecules[999] = {"atom_type": torch.tensor([27])}  # of the full set, not in the subset
+        (raw / f"{part}.pickle").write_bytes(pickle.dumps(molecules))
+        (raw / f"{part}.index").write_text(",".join(str(10 * number) for number in numbers) + "\n")
+
+
+def write_lrgb(mirror, name, outputs):
+    raw = mirror / "LRGB" / name / "raw"
+    raw.mkdir(parents=True)
+    for part, numbers in PARTS.items():
+        graphs = []
+        for number in numbers:
+            nodes, edges = SHAPES[number]
+            pairs = directed(edges)
+            edge_index = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2).t().contiguous()
+            x = torch.zeros(nodes, 9, dtype=torch.int64)
+            x[:, 0] = torch.arange(nodes) + number
+            y = (torch.arange(outputs).float() + number) % 2 if outputs == 10 else torch.arange(outputs) + number / 4
+            graphs.append(
+                (
+                    x,
+                    torch.tensor([[b % 2, a % 3, 1] for a, b in pairs], dtype=torch.int64).reshape(-1, 3),
+                    edge_index,
+                    y.reshape(1, -1),
+                )
+            )
+        torch.save(graphs, raw / f"{part}.pt")
+
+
+def write_ogb(mirror, name, labels, leave_out=()):
+    """``labels``: one list per graph, None where a label is missing."""
+    folder = mirror / "OGB" / name
+    tables = {
+        "raw/edge": [edge for _, edges in SHAPES for edge in edges],
+        "raw/edge-feat": [(a, b, 0) for _, edges in SHAPES for a, b in edges],
+        "raw/node-feat": [
+            (number + node, *[0] * 8) for number, (nodes, _) in enumerate(SHAPES) for node in range(nodes)
+        ],
+        "raw/num-node-list": [(nodes,) for nodes, _ in SHAPES],
+        "raw/num-edge-list": [(len(edges),) for _, edges in SHAPES],
+        "raw/graph-label": labels,
+        "split/scaffold/train": [(number,) for number in PARTS["train"]],
+        "split/scaffold/valid": [(number,) for number in PARTS["val"]],
+        "split/scaffold/test": [(number,) for number in PARTS["test"]],
+    }
+    for table, rows in tables.items():
+        path = folder / f"{table}.csv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = "".join(",".join("" if value is None else str(value) for value in row) + "\n" for row in rows)
+        path.write_bytes(gzip.compress(text.encode()))
+    (folder / "RELEASE_v1.txt").write_text("")
+    for file in leave_out:
+        (folder / file).unlink()

@@ -1,0 +1,293 @@
+"""Data sets with an official split, on tiny files in the formats of the real ones."""
+
+import builtins
+import io
+import shutil
+import socket
+import sys
+import time
+import zipfile
+
+import pytest
+import torch
+from raw_sets import ORDER, SHAPES, SIZES, directed, write_lrgb, write_ogb, write_zinc
+
+from ssma.data import lrgb, ogb, raw, zinc
+from ssma.data.prepare import load, prepare
+from ssma.errors import StudyError
+from ssma.study.ids import file_fingerprint
+from ssma.study.records import read_record
+
+PCBA = [[(graph + task) % 3 or None for task in range(128)] for graph in range(7)]  # 1, 2 or missing: 2 becomes 0
+PCBA = [[0 if label == 2 else label for label in row] for row in PCBA]
+SPLIT = {"train": [0, 1, 2], "validation": [3, 4], "test": [5, 6]}
+
+
+@pytest.fixture(autouse=True)
+def tiny_sizes(monkeypatch):
+    monkeypatch.setattr(zinc, "SIZES", SIZES)
+    monkeypatch.setattr(lrgb, "SIZES", SIZES)
+    monkeypatch.setattr(ogb, "SIZES", dict.fromkeys(ogb.SIZES, SIZES))
+
+
+@pytest.fixture
+def mirror(tmp_path):
+    return tmp_path / "mirror"
+
+
+def read(module, tmp_path, mirror, **spec):
+    return module.load({"loss": None, **spec}, tmp_path / "work", mirror)
+
+
+def edges_of(graphs, number):
+    own = slice(graphs.edge_ptr[number], graphs.edge_ptr[number + 1])
+    return own, sorted(map(tuple, graphs.edge_index[:, own].t().tolist()))
+
+
+def check_structure(loaded):
+    graphs = loaded.graphs
+    assert loaded.split == SPLIT
+    assert graphs.num_graphs == 7
+    for place, number in enumerate(ORDER):
+        nodes, edges = SHAPES[number]
+        own = slice(graphs.node_ptr[place], graphs.node_ptr[place + 1])
+        assert graphs.x[own, 0].tolist() == [number + node for node in range(nodes)]
+        assert edges_of(graphs, place)[1] == directed(edges)
+
+
+def test_zinc(tmp_path, mirror):
+    write_zinc(mirror)
+    loaded = read(zinc, tmp_path, mirror)
+    check_structure(loaded)
+    graphs = loaded.graphs
+    assert graphs.x.dtype == torch.int64
+    assert graphs.y.tolist() == [[number + 0.5] for number in ORDER]
+    for place in range(7):
+        own, _ = edges_of(graphs, place)
+        a, b = graphs.edge_index[:, own]
+        assert graphs.edge_attr[own, 0].tolist() == (1 + (a + b) % 3).tolist()
+    assert (loaded.task, loaded.metric, loaded.direction, loaded.num_outputs) == ("regression", "mae", "minimize", 1)
+    assert loaded.vocabulary == {"x": [28], "edge_attr": [4]}
+    assert loaded.raw_files["raw/val.pickle"] == file_fingerprint(mirror / "ZINC/raw/val.pickle")
+    assert len(loaded.raw_files) == 6
+    assert loaded.notes == ["variant: the 12k subset with its official split"]
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs", "loss", "words"),
+    [
+        ("Peptides-func", 10, None, ("multilabel", "ap", "maximize", "bce")),
+        ("Peptides-struct", 11, None, ("regression", "mae", "minimize", "l1")),
+        ("Peptides-struct", 11, "mse", ("regression", "mae", "minimize", "mse")),
+    ],
+)
+def test_lrgb(tmp_path, mirror, name, outputs, loss, words):
+    write_lrgb(mirror, name.lower(), outputs)
+    spec = {"source": "lrgb", "name": name, "loss": loss}
+    loaded = lrgb.load(spec, tmp_path / "work", mirror)
+    check_structure(loaded)
+    graphs = loaded.graphs
+    if outputs == 10:
+        assert graphs.y.tolist() == [[(task + number) % 2 for task in range(10)] for number in ORDER]
+    else:
+        assert graphs.y.tolist() == [[task + number / 4 for task in range(11)] for number in ORDER]
+    own, _ = edges_of(graphs, 5)  # the triangle
+    a, b = graphs.edge_index[:, own]
+    assert graphs.edge_attr[own].tolist() == torch.stack([b % 2, a % 3, torch.ones_like(a)], dim=1).tolist()
+    dataset = {"id": "p-1", "label": "p", "spec": spec, "splits": {"scheme": "official"}}
+    card = prepare(tmp_path / "p", dataset, mirror)
+    assert (card["task"], card["metric"], card["direction"], card["loss"]) == words
+    assert card["num_outputs"] == outputs
+    assert card["x"] == {"kind": "categorical", "cardinalities": [119, 5, 12, 12, 10, 6, 6, 2, 2]}
+    assert card["edge_attr"] == {"kind": "categorical", "cardinalities": [5, 6, 2]}
+
+
+def test_ogb_with_missing_labels(tmp_path, mirror):
+    write_ogb(mirror, "ogbg_molpcba", PCBA)
+    loaded = read(ogb, tmp_path, mirror, name="ogbg-molpcba")
+    check_structure(loaded)
+    y = [[None if label != label else label for label in row] for row in loaded.graphs.y.tolist()]
+    assert y == [PCBA[number] for number in ORDER]
+    own, _ = edges_of(loaded.graphs, 5)
+    pairs = loaded.graphs.edge_index[:, own]
+    assert loaded.graphs.edge_attr[own].tolist() == [[min(a, b), max(a, b), 0] for a, b in pairs.t().tolist()]
+    assert (loaded.task, loaded.metric, loaded.num_outputs) == ("multilabel", "ap", 128)
+    assert len(loaded.raw_files) == 10
+
+
+def test_ogb_twice_and_without_its_look_for_a_newer_version(tmp_path, mirror):
+    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    for _ in range(2):
+        loaded = read(ogb, tmp_path, mirror, name="ogbg-molhiv")
+        assert loaded.graphs.y.tolist() == [[number % 2] for number in ORDER]
+        assert (loaded.metric, loaded.num_outputs) == ("auroc", 1)
+    assert sys.modules["ogb.version"].check_outdated is None
+    assert not (tmp_path / "work/ogbg_molhiv/processed").exists()
+    assert sorted(path.name for path in (mirror / "OGB/ogbg_molhiv").iterdir()) == ["RELEASE_v1.txt", "raw", "split"]
+
+
+def test_changed_raw_files_are_read_again(tmp_path, mirror):
+    write_ogb(mirror, "ogbg_molhiv", [[0]] * 6 + [[1]])
+    assert read(ogb, tmp_path, mirror, name="ogbg-molhiv").graphs.y.sum() == 1
+    shutil.rmtree(mirror)
+    write_ogb(mirror, "ogbg_molhiv", [[1]] * 7)
+    cache = tmp_path / "work/ogbg_molhiv/processed"
+    cache.mkdir()
+    (cache / "geometric_data_processed.pt").write_bytes(b"left by a job that was killed")
+    assert read(ogb, tmp_path, mirror, name="ogbg-molhiv").graphs.y.sum() == 7
+
+
+def test_prepare_keeps_the_official_split(tmp_path, mirror):
+    write_zinc(mirror)
+    dataset = {"id": "z-1", "label": "z", "spec": {"source": "zinc"}, "splits": {"scheme": "official"}}
+    card = prepare(tmp_path / "z", dataset, mirror)
+    record = read_record(tmp_path / "z/splits.json")
+    assert (record["scheme"], record["items"], len(record["splits"])) == ("official", "graphs", 1)
+    assert "folds" not in record and "seed" not in record
+    assert {part: record["splits"][0][part] for part in SPLIT} == SPLIT
+    assert load(tmp_path / "z").splits == record["splits"]
+    assert (card["x"]["cardinalities"], card["edge_attr"]["cardinalities"], card["loss"]) == ([28], [4], "l1")
+
+
+@pytest.mark.parametrize("scheme", ["stratified", "shuffle"])
+def test_folds_of_an_official_split_are_refused(tmp_path, mirror, scheme):
+    write_zinc(mirror)
+    splits = {"scheme": scheme, "folds": 3, "seed": 0}
+    with pytest.raises(StudyError, match=f"got '{scheme}', but the data set has an official split"):
+        prepare(tmp_path / "z", {"id": "z", "label": "z", "spec": {"source": "zinc"}, "splits": splits}, mirror)
+
+
+def test_codes_beyond_the_vocabulary_are_refused(tmp_path, mirror, monkeypatch):
+    write_zinc(mirror)
+    monkeypatch.setattr(zinc, "ATOM_TYPES", 10)
+    with pytest.raises(StudyError, match=r"x: got columns with up to \[11\] codes but expected at most \[10\]"):
+        prepare(
+            tmp_path / "z",
+            {"id": "z", "label": "z", "spec": {"source": "zinc"}, "splits": {"scheme": "official"}},
+            mirror,
+        )
+
+
+def test_a_graph_without_nodes_is_left_out_of_graphs_and_split(tmp_path, mirror):
+    write_lrgb(mirror, "peptides-func", 10)
+    path = mirror / "LRGB/peptides-func/raw/train.pt"
+    graphs = torch.load(path)
+    nothing = (
+        torch.empty(0, 9, dtype=torch.int64),
+        torch.empty(0, 3, dtype=torch.int64),
+        torch.empty(2, 0, dtype=torch.int64),
+    )
+    torch.save([graphs[0], (*nothing, torch.zeros(1, 10)), graphs[2]], path)
+    loaded = read(lrgb, tmp_path, mirror, name="Peptides-func")
+    assert loaded.dropped_graphs == 1
+    assert loaded.split == {"train": [0, 1], "validation": [2, 3], "test": [4, 5]}
+    assert loaded.graphs.y[loaded.split["test"]].tolist() == [
+        [(task + number) % 2 for task in range(10)] for number in (3, 4)
+    ]
+
+
+def test_another_variant_is_refused(tmp_path, mirror, monkeypatch):
+    write_zinc(mirror)
+    monkeypatch.setattr(zinc, "SIZES", (10_000, 1_000, 1_000))
+    with pytest.raises(StudyError, match="got 3/2/2 graphs for training/validation/test but expected 10000/1000/1000"):
+        read(zinc, tmp_path, mirror)
+
+
+def test_targets_of_the_other_peptides_are_refused(tmp_path, mirror):
+    write_lrgb(mirror, "peptides-struct", 10)
+    with pytest.raises(StudyError, match=r"targets of shape \[7, 10\] but expected 11 columns"):
+        read(lrgb, tmp_path, mirror, name="Peptides-struct")
+
+
+def test_a_graph_in_two_parts_is_refused(tmp_path, mirror):
+    write_ogb(mirror, "ogbg_molhiv", [[1]] * 7)
+    folder = mirror / "OGB/ogbg_molhiv/split/scaffold"
+    shutil.copy(folder / "test.csv.gz", folder / "valid.csv.gz")
+    with pytest.raises(StudyError, match="the split in .* names a graph twice"):
+        read(ogb, tmp_path, mirror, name="ogbg-molhiv")
+
+
+CASES = {
+    "zinc": (zinc, {}, write_zinc, "ZINC/raw/val.index", "dropbox.com.*val.index"),
+    "lrgb": (
+        lrgb, {"name": "Peptides-func"}, lambda mirror: write_lrgb(mirror, "peptides-func", 10),
+        "LRGB/peptides-func/raw/test.pt", "dropbox.com.*peptidesfunc.zip",
+    ),
+    "ogb": (
+        ogb, {"name": "ogbg-molpcba"}, lambda mirror: write_ogb(mirror, "ogbg_molpcba", PCBA),
+        "OGB/ogbg_molpcba/raw/num-edge-list.csv.gz", "snap.stanford.edu.*/pcba.zip",
+    ),
+    "ogb without a release": (
+        ogb, {"name": "ogbg-molhiv"}, lambda mirror: write_ogb(mirror, "ogbg_molhiv", PCBA),
+        "OGB/ogbg_molhiv/RELEASE_v1.txt", "snap.stanford.edu.*/hiv.zip",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "spec", "write", "file", "origin"), CASES.values(), ids=CASES)
+def test_a_missing_file_is_named_soon_and_nothing_is_asked(
+    tmp_path, mirror, monkeypatch, module, spec, write, file, origin
+):
+    monkeypatch.setattr(builtins, "input", lambda *args: pytest.fail("a question was asked"))
+    write(mirror)
+    (mirror / file).unlink()
+    folder, _, name = file.rpartition("/")
+    start = time.monotonic()
+    with pytest.raises(StudyError, match=f"{name} is not in {mirror}/{folder};.*{origin}.*data.mirror"):
+        read(module, tmp_path, mirror, **spec)
+    assert time.monotonic() - start < 1
+
+
+@pytest.mark.parametrize(("module", "spec", "write", "file", "origin"), CASES.values(), ids=CASES)
+def test_a_damaged_file_is_one_error(tmp_path, mirror, module, spec, write, file, origin):
+    write(mirror)
+    if file.endswith("RELEASE_v1.txt"):
+        file = "OGB/ogbg_molhiv/raw/edge.csv.gz"
+    (mirror / file).write_bytes(b"\0")
+    with pytest.raises(StudyError, match="cannot be read"):
+        read(module, tmp_path, mirror, **spec)
+
+
+@pytest.mark.parametrize("kind", ["zinc", "lrgb", "ogb"])
+def test_without_network_and_mirror(tmp_path, monkeypatch, kind):
+    module, spec, _, _, origin = CASES[kind]
+
+    def unreachable(*args, **kwargs):
+        raise OSError("network is unreachable")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unreachable)
+    start = time.monotonic()
+    with pytest.raises(StudyError, match=f"is not in {tmp_path}/work/.*{origin}.*could not be downloaded.*unreachable"):
+        read(module, tmp_path, None, **spec)
+    assert time.monotonic() - start < 5
+    assert not list((tmp_path / "work").glob("*"))
+
+
+@pytest.mark.parametrize("kind", ["zinc", "lrgb", "ogb"])
+def test_downloads_once(tmp_path, mirror, monkeypatch, kind):
+    module, spec, write, _, _ = CASES[kind]
+    write(mirror)
+    top = {"zinc": mirror / "ZINC/raw", "lrgb": mirror / "LRGB/peptides-func/raw", "ogb": mirror / "OGB/ogbg_molpcba"}[
+        kind
+    ]
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in sorted(top.rglob("*")):
+            if not path.name.endswith(".index"):
+                file.write(path, f"top/{path.relative_to(top)}")
+        file.writestr("top/../../outside.pickle", "")
+    asked = []
+
+    def answer(url, timeout):
+        asked.append(url)
+        name = url.rpartition("/")[2]
+        return (top / name).open("rb") if name.endswith(".index") else io.BytesIO(archive.getvalue())
+
+    monkeypatch.setattr(raw, "urlopen", answer)
+    for _ in range(2):
+        check_structure(read(module, tmp_path, None, **spec))
+    assert len(asked) == (4 if kind == "zinc" else 1)
+    assert not list(tmp_path.glob("outside*")) and not list((tmp_path / "work").glob("outside*"))
+    assert not list((tmp_path / "work").glob("*.partial"))
+    check_structure(read(module, tmp_path, mirror, **spec))  # a mirror that comes later is used
+    assert len(asked) == (4 if kind == "zinc" else 1)

@@ -1,0 +1,297 @@
+"""A user's own data: what is taken as it is, what is mapped, and what is refused with the number of the graph."""
+
+import math
+
+import pytest
+import torch
+from torch_geometric.data import Data, InMemoryDataset
+
+from ssma.data.own import load_file, load_folder, load_pyg
+from ssma.data.prepare import load, prepare
+from ssma.errors import StudyError
+from ssma.study.ids import data_fingerprint, file_fingerprint
+
+NAN = math.nan
+PATH = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+
+class Pairs(InMemoryDataset):
+    """Two kinds of graphs, as a user would write them."""
+
+    def __init__(self, root, count, flipped=False):
+        self.count, self.flipped = count, flipped
+        super().__init__(root)
+        self.load(self.processed_paths[0])
+
+    @property
+    def processed_file_names(self):
+        return "data.pt"
+
+    def process(self):
+        labels = [number % 2 for number in range(self.count)]
+        self.save(
+            [graph(number, 1 - y if self.flipped else y) for number, y in enumerate(labels)], self.processed_paths[0]
+        )
+
+
+def graph(number, y, **changed):
+    x = torch.tensor([[number, 0.5], [1.0, 2.0], [3.0, number]])
+    return Data(**({"x": x, "edge_index": PATH, "y": torch.tensor([y]) if isinstance(y, int | float) else y} | changed))
+
+
+def spec_of(path, **options):
+    options = {"features": "own", "task": None, "metric": None, "loss": None} | options
+    return {"source": "file", "path": str(path), "content": data_fingerprint(path)} | options
+
+
+def read(tmp_path, graphs, **options):
+    path = tmp_path / "graphs.pt"
+    torch.save(graphs, path)
+    return load_file(spec_of(path, **options), tmp_path / "work", None)
+
+
+def test_graphs_of_a_file_by_hand(tmp_path):
+    attributes = torch.arange(4.0).unsqueeze(1)
+    lone = Data(x=torch.tensor([[7.0, 8.0]]), edge_index=torch.empty(2, 0), edge_attr=torch.empty(0), y=5)
+    loaded = read(tmp_path, [graph(0, -3, edge_attr=attributes), lone])
+    graphs = loaded.graphs
+    assert graphs.x.tolist() == [[0, 0.5], [1, 2], [3, 0], [7, 8]]
+    assert graphs.node_ptr.tolist() == [0, 3, 4] and graphs.edge_ptr.tolist() == [0, 4, 4]
+    edges = {
+        (a, b): value
+        for (a, b), value in zip(graphs.edge_index.t().tolist(), graphs.edge_attr[:, 0].tolist(), strict=True)
+    }
+    assert edges == {(0, 1): 0, (1, 0): 1, (1, 2): 2, (2, 1): 3}
+    assert (graphs.y.tolist(), loaded.label_mapping) == ([0, 1], {"-3": 0, "5": 1})
+    assert (loaded.task, loaded.metric, loaded.num_outputs, loaded.features) == (
+        "multiclass",
+        "accuracy",
+        2,
+        "x of the graphs",
+    )
+    assert loaded.raw_files == {"graphs.pt": file_fingerprint(tmp_path / "graphs.pt")}
+
+
+@pytest.mark.parametrize(
+    ("labels", "mapping", "y"),
+    [
+        ([-1, 1, -1], {"-1": 0, "1": 1}, [0, 1, 0]),
+        ([5, 1, 2], {"1": 0, "2": 1, "5": 2}, [2, 0, 1]),
+        ([0, 1, 2], {"0": 0, "1": 1, "2": 2}, [0, 1, 2]),
+    ],
+)
+def test_classes_are_mapped(tmp_path, labels, mapping, y):
+    loaded = read(tmp_path, [graph(0, label) for label in labels])
+    assert (loaded.label_mapping, loaded.graphs.y.tolist(), loaded.num_outputs) == (mapping, y, len(mapping))
+    floats = read(tmp_path, [graph(0, float(label)) for label in labels], task="multiclass")
+    assert floats.graphs.y.tolist() == y
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 2), (2, 1)])
+def test_targets_of_any_shape_are_one_row(tmp_path, shape):
+    values = [torch.tensor([0.5, NAN]).reshape(shape), torch.tensor([2.0, 3.0]).reshape(shape)]
+    loaded = read(tmp_path, [graph(0, value) for value in values], loss="mse")
+    assert loaded.graphs.y[1].tolist() == [2, 3] and loaded.graphs.y[0, 0] == 0.5 and loaded.graphs.y[0, 1].isnan()
+    assert (loaded.task, loaded.metric, loaded.num_outputs, loaded.loss) == ("regression", "mae", 2, "mse")
+
+
+@pytest.mark.parametrize("low", [0.0, -1.0])
+def test_multiple_labels(tmp_path, low):
+    rows = [torch.tensor([low, 1.0]), torch.tensor([1.0, NAN])]
+    loaded = read(tmp_path, [graph(0, row) for row in rows], task="multilabel", metric="auroc")
+    assert loaded.graphs.y[0].tolist() == [0, 1] and loaded.graphs.y[1, 0] == 1 and loaded.graphs.y[1, 1].isnan()
+    assert (loaded.metric, loaded.num_outputs) == ("auroc", 2)
+
+
+def test_nodes_without_edges_at_the_end_count(tmp_path):
+    bare = [Data(edge_index=PATH, num_nodes=5, y=torch.tensor([label])) for label in (0, 1)]
+    assert read(tmp_path, bare, features="zeros").graphs.x.tolist() == [[0]] * 10
+    degrees = read(tmp_path, bare, features="degree").graphs.x
+    assert degrees.argmax(dim=1).tolist() == [1, 2, 1, 0, 0] * 2
+    assert read(tmp_path, bare, features="constant").features == "constant 1"
+
+
+def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
+    codes = [graph(0, label, x=torch.tensor([[0], [label], [2]])) for label in (0, 1)]
+    empty = Data(x=torch.empty(0, 1, dtype=torch.int64), edge_index=torch.empty(2, 0), y=torch.tensor([0]))
+    loaded = read(tmp_path, [codes[0], empty, codes[1]])
+    assert loaded.graphs.x.dtype == torch.int64
+    assert (loaded.graphs.num_graphs, loaded.dropped_graphs, loaded.graphs.y.tolist()) == (2, 1, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("graphs", "options", "message"),
+    [
+        ([], {}, "no graph has a node"),
+        ({"x": 1}, {}, "got dict but expected a list"),
+        ([graph(0, 0), {"x": 1}], {}, "expected a list of torch_geometric.data.Data"),
+        ([graph(0, 0), graph(0, 0, x=None)], {}, "graph 1: it has neither x nor num_nodes"),
+        (
+            [graph(0, 0), graph(0, 0, x=None, num_nodes=3)],
+            {},
+            "graph 1: it has no x; set features to degree, constant, zeros",
+        ),
+        ([graph(0, 0), graph(NAN, 0)], {}, "graph 1: x holds NaN"),
+        ([graph(0, 0), graph(0, 1, edge_index=PATH.float())], {}, "graph 1: edge_index is torch.float32"),
+        ([graph(0, 0), graph(0, 1, edge_index=PATH + 1)], {}, r"graph 1: edge_index spans 1\.\.3"),
+        ([graph(0, 0), graph(0, None)], {}, "graph 1: it has no y"),
+        ([graph(0, 0), graph(0, torch.tensor([0, 1]))], {}, "graph 1: y has 2 values, but 1 in the first"),
+        (
+            [graph(0, 0.0), graph(0, 1.0)],
+            {},
+            "y could be labels or numbers; set task to multiclass, multilabel or regression",
+        ),
+        ([graph(0, torch.tensor([0, 3]))], {}, "y could be labels or numbers"),
+        ([graph(0, torch.tensor([0, 3]))], {"task": "multiclass"}, "y has 2 values a graph"),
+        (
+            [graph(0, 0.0), graph(0, 0.5)],
+            {"task": "multiclass"},
+            r"graph 1: y is \[0.5\], not a target of a multiclass task",
+        ),
+        ([graph(0, 0.0), graph(0, NAN)], {"task": "multiclass"}, r"graph 1: y is \[nan\]"),
+        ([graph(0, 0), graph(0, 2)], {"task": "multilabel"}, r"graph 1: y is \[2.0\], not 0 or 1"),
+        ([graph(0, 0.5), graph(0, math.inf)], {}, r"graph 1: y is \[inf\]"),
+        ([graph(0, 0), graph(0, 1)], {"metric": "ap"}, "got metric ap for a multiclass task; its metrics are accuracy"),
+        ([graph(0, 0), graph(0, 1)], {"loss": "mse"}, "got loss mse for a multiclass task"),
+    ],
+)
+def test_errors_name_the_graph(tmp_path, graphs, options, message):
+    with pytest.raises(StudyError, match=message):
+        read(tmp_path, graphs, **options)
+
+
+def test_numbers_of_graphs_count_the_empty_ones(tmp_path):
+    empty = Data(x=torch.empty(0, 2), edge_index=torch.empty(2, 0), y=torch.tensor([0.25]))
+    with pytest.raises(StudyError, match=r"graph 2: y is \[inf\]"):
+        read(tmp_path, [empty, graph(0, 0.5), graph(0, math.inf)])
+
+
+class Code:
+    def __reduce__(self):
+        return (print, ("this must not run",))
+
+
+def test_a_file_never_runs_code(tmp_path, capfd):
+    with pytest.raises(
+        StudyError, match="graphs.pt: cannot be read .it holds other objects.*list of torch_geometric.data.Data"
+    ):
+        read(tmp_path, [Code()])
+    assert "must not run" not in capfd.readouterr().out
+
+
+def test_data_that_changed_since_the_plan_are_refused(tmp_path):
+    path = tmp_path / "graphs.pt"
+    torch.save([graph(0, 0), graph(0, 1)], path)
+    spec = spec_of(path)
+    torch.save([graph(0, 0), graph(1, 1)], path)
+    with pytest.raises(StudyError, match="graphs.pt: changed after the plan was made"):
+        load_file(spec, tmp_path / "work", None)
+    path.unlink()
+    with pytest.raises(StudyError, match="graphs.pt: cannot be read"):
+        load_file(spec, tmp_path / "work", None)
+
+
+def folder_with(tmp_path, **changed):
+    texts = {"A": "1, 2\n2, 1\n3, 4\n4, 3\n", "graph_indicator": "1\n1\n2\n2\n2\n", "graph_labels": "-1\n1\n"} | changed
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / f"OWN_{name}.txt").write_text(text)
+    return folder
+
+
+def test_a_folder_in_tu_format(tmp_path):
+    folder = folder_with(tmp_path)
+    spec = {
+        "source": "folder",
+        "path": str(folder),
+        "content": data_fingerprint(folder),
+        "features": "degree",
+        "node_attributes": False,
+    }
+    for _ in range(2):
+        loaded = load_folder(spec, tmp_path / "work", None)
+    assert loaded.graphs.node_ptr.tolist() == [0, 2, 5]  # the last node has no edge
+    assert loaded.graphs.x.argmax(dim=1).tolist() == [1, 1, 1, 1, 0]
+    assert (loaded.graphs.y.tolist(), loaded.label_mapping) == ([0, 1], {"-1": 0, "1": 1})
+    assert sorted(loaded.raw_files) == ["OWN_A.txt", "OWN_graph_indicator.txt", "OWN_graph_labels.txt"]
+    (folder / "TWO_A.txt").write_text("1, 2\n")
+    spec["content"] = data_fingerprint(folder)
+    with pytest.raises(StudyError, match=r"got 2 files \*_A.txt but expected 1"):
+        load_folder(spec, tmp_path / "work", None)
+
+
+def pyg_spec(dotted, **arguments):
+    options = {"features": "own", "task": None, "metric": None, "loss": None}
+    return {"source": "pyg", "class": dotted, "arguments": arguments, "content": "x"} | options
+
+
+def test_a_class_by_its_dotted_path(tmp_path):
+    dotted = f"{Pairs.__module__}.Pairs"
+    loaded = load_pyg(pyg_spec(dotted, count=4), tmp_path, None)
+    assert loaded.graphs.y.tolist() == [0, 1, 0, 1]
+    again = load_pyg(pyg_spec(dotted, count=4, flipped=True), tmp_path, None)
+    assert again.graphs.y.tolist() == [1, 0, 1, 0]  # not what the first call left in its cache
+
+
+@pytest.mark.parametrize(
+    ("dotted", "arguments", "message"),
+    [
+        ("no_such_module.Set", {}, "no_such_module.Set with {}: ModuleNotFoundError"),
+        ("torch_geometric.data.NoSuchSet", {}, "NoSuchSet with {}: AttributeError"),
+        ("torch_geometric.data.Data", {}, "no graph has a node"),
+        (f"{Pairs.__module__}.Pairs", {"colour": 1}, "TypeError.*colour"),
+    ],
+)
+def test_a_class_that_cannot_be_had(tmp_path, dotted, arguments, message):
+    with pytest.raises(StudyError, match=message):
+        load_pyg(pyg_spec(dotted, **arguments), tmp_path, None)
+
+
+def entry(path, folds=3, **options):
+    return {
+        "id": "o-1",
+        "label": "o",
+        "spec": spec_of(path, **options),
+        "splits": {"scheme": "shuffle", "folds": folds, "seed": 0},
+    }
+
+
+def test_copies_across_the_parts_are_counted(tmp_path):
+    # numbers 0..5, each a graph of its own, but 4 and 5 are graph 0 again, one with another label
+    made = [graph(number, number % 2) for number in (0, 1, 2, 3)] + [graph(0, 0), graph(0, 1)]
+    torch.save(made, tmp_path / "g.pt")
+    card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
+    copies = {0, 4, 5}
+    leaked = [
+        len(copies & {*split["validation"], *split["test"]}) if copies & set(split["train"]) else 0
+        for split in load(tmp_path / "o").splits
+    ]
+    assert card["copies"] == {"graphs": 3, "leaked": leaked}
+    assert max(leaked) > 0
+    assert any(
+        note.startswith("3 graphs are exact copies") and f"up to {max(leaked)} " in note for note in card["notes"]
+    )
+    torch.save(made[:4], tmp_path / "g.pt")
+    card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
+    assert card["copies"] == {"graphs": 0, "leaked": [0, 0, 0]}
+    assert not any("copies" in note for note in card["notes"])
+
+
+def test_graphs_that_differ_in_edges_or_edge_features_are_no_copies(tmp_path):
+    first = torch.ones(4, 1)
+    made = [
+        graph(0, 0, edge_attr=first),
+        graph(0, 0, edge_attr=2 * first),
+        graph(0, 1, edge_attr=first, edge_index=PATH[:, [0, 0, 1, 1]]),
+    ]
+    torch.save(made, tmp_path / "g.pt")
+    assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 0
+
+
+def test_a_class_that_is_never_trained_is_noted(tmp_path):
+    torch.save([graph(number, int(number == 0) * 7) for number in range(6)], tmp_path / "g.pt")
+    card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
+    lacking = [number for number, split in enumerate(load(tmp_path / "o").splits) if 0 not in split["train"]]
+    assert len(lacking) == 2  # where graph 0 tests and where it validates
+    assert f"class 1 is missing in the training part of split {', '.join(map(str, lacking))}" in card["notes"]

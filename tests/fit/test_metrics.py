@@ -1,0 +1,97 @@
+"""Losses and metrics against plain loops, and against the evaluators that define them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from ssma.data.ogb import _import_ogb
+from ssma.fit.metrics import loss_terms, metric_value
+
+NAN = math.nan
+
+
+def labels_and_scores(tasks, missing, seed=0, graphs=60):
+    generator = torch.Generator().manual_seed(seed)
+    y = (torch.rand(graphs, tasks, generator=generator) < 0.3).float()
+    y[torch.rand(graphs, tasks, generator=generator) < missing] = NAN
+    scores = torch.randn(graphs, tasks, generator=generator).mul(4).round() / 4  # with ties
+    return y, scores
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "key", "tasks"), [("ogbg-molpcba", "ap", "ap", 128), ("ogbg-molhiv", "auroc", "rocauc", 1)]
+)
+@pytest.mark.parametrize("missing", [0.0, 0.4])
+def test_equal_to_the_evaluators_of_ogb(name, metric, key, tasks, missing):
+    _import_ogb()
+    from ogb.graphproppred import Evaluator
+
+    y, scores = labels_and_scores(tasks, missing)
+    if tasks > 1:
+        y[:, 3] = NAN  # no label at all
+        y[:, 5] = torch.where(y[:, 5].isnan(), y[:, 5], torch.ones(()))  # one class
+        y[:, 7] = torch.where(y[:, 7].isnan(), y[:, 7], torch.zeros(()))
+    expected = Evaluator(name).eval({"y_true": y.numpy(), "y_pred": scores.numpy()})[key]
+    assert metric_value(metric, scores, y) == pytest.approx(expected, abs=1e-12)
+
+
+def average_precision(y, scores):
+    """The sum over thresholds of precision times the growth of recall."""
+    found, before = 0.0, 0.0
+    for threshold in sorted(set(scores), reverse=True):
+        taken = [label for label, score in zip(y, scores, strict=True) if score >= threshold]
+        recall = sum(taken) / sum(y)
+        found, before = found + (recall - before) * sum(taken) / len(taken), recall
+    return found
+
+
+def area_under_roc(y, scores):
+    """The share of pairs of a positive and a negative that are in order; a tie is half a pair."""
+    pairs = [(p, n) for p, a in zip(scores, y, strict=True) if a for n, b in zip(scores, y, strict=True) if not b]
+    return sum((p > n) + (p == n) / 2 for p, n in pairs) / len(pairs)
+
+
+@pytest.mark.parametrize(("metric", "reference"), [("ap", average_precision), ("auroc", area_under_roc)])
+def test_macro_average_over_ten_labels(metric, reference):
+    y, scores = labels_and_scores(10, 0.0, seed=1)
+    columns = zip(y.t().tolist(), scores.t().tolist(), strict=True)
+    expected = np.mean([reference(*column) for column in columns])
+    assert metric_value(metric, scores, y) == pytest.approx(expected, abs=1e-9)
+    assert metric_value(metric, scores.sigmoid(), y) == pytest.approx(expected, abs=1e-9)
+
+
+def test_undefined_and_unknown_metrics():
+    for metric in ("ap", "auroc"):
+        with pytest.raises(ValueError, match=f"{metric} is undefined"):
+            metric_value(metric, torch.zeros(3, 1), torch.ones(3, 1))
+    with pytest.raises(ValueError, match="unknown metric 'f1'; expected accuracy, mae, ap or auroc"):
+        metric_value("f1", torch.zeros(3, 1), torch.ones(3, 1))
+
+
+@pytest.mark.parametrize(
+    ("loss", "term"),
+    [
+        ("l1", lambda output, y: abs(output - y)),
+        ("mse", lambda output, y: (output - y) ** 2),
+        (
+            "bce",
+            lambda output, y: (
+                -y * math.log(1 / (1 + math.exp(-output))) - (1 - y) * math.log(1 / (1 + math.exp(output)))
+            ),
+        ),
+    ],
+)
+def test_losses_sum_over_what_is_known(loss, term):
+    output, y = torch.tensor([[0.5, -1.0], [2.0, 0.25]]), torch.tensor([[1.0, NAN], [0.0, 1.0]])
+    value, count = loss_terms(loss, output, y)
+    expected = sum(term(a, b) for a, b in zip(output.flatten().tolist(), y.flatten().tolist(), strict=True) if b == b)
+    assert (value.item(), count) == (pytest.approx(expected, rel=1e-6), 3)
+
+
+def test_cross_entropy_by_hand():
+    value, count = loss_terms("cross_entropy", torch.tensor([[0.0, 0.0], [math.log(3), 0.0]]), torch.tensor([1, 0]))
+    assert (value.item(), count) == (pytest.approx(math.log(2) + math.log(4 / 3)), 2)
+    with pytest.raises(ValueError, match=r"the shape \(2, 1\) but expected \(2,\) for the loss cross_entropy"):
+        loss_terms("cross_entropy", torch.zeros(2, 2), torch.zeros(2, 1))

@@ -1,0 +1,30 @@
+from ssma.report.html import data_cards
+from ssma.study.paths import Results
+from ssma.study.records import write_record
+
+CARD = {
+    "level": "graph", "task": "regression", "metric": "mae", "direction": "minimize", "num_graphs": 12_000,
+    "nodes_per_graph": {"mean": 23.16, "min": 9, "max": 37}, "num_edges": 597_970, "in_degree": {"mean": 2.15, "max": 4},
+    "features": "atom type", "num_outputs": 1, "data_hash": "0123456789abcdef", "notes": ["variant: the 12k subset"],
+}  # fmt: skip
+
+
+def test_the_page_says_how_each_data_set_was_split(tmp_path):
+    results = Results(tmp_path)
+    splits = {
+        "official": {"scheme": "official", "items": "graphs"},
+        "folds": {"scheme": "shuffle", "items": "graphs", "folds": 10, "seed": 0},
+    }
+    for label, record in splits.items():
+        write_record(results.data(label) / "card.json", CARD)
+        write_record(results.data(label) / "splits.json", record)
+    plan = {"datasets": {label: {"id": label} for label in [*splits, "later"]}}
+    table = data_cards(results, plan)
+    column = table.columns.index("splits")
+    shown = {row[0].text: row[column].text for row in table.rows}
+    assert shown == {
+        "official": "official split of graphs",
+        "folds": "10 folds of graphs, shuffle, seed 0",
+        "later": "",
+    }
+    assert table.notes == ["official: variant: the 12k subset.", "folds: variant: the 12k subset."]

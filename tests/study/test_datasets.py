@@ -1,0 +1,124 @@
+"""Data sets of a study file: what the plan says about splits and identity of each source."""
+
+import pytest
+
+from ssma.errors import StudyError
+from ssma.study.config import parse_study
+from ssma.study.cost import plan_cost
+from ssma.study.ids import data_fingerprint, file_fingerprint
+from ssma.study.paths import Results
+from ssma.study.plan import make_plan
+
+OFFICIAL = {
+    "ZINC": {"source": "zinc"},
+    "func": {"source": "lrgb", "name": "Peptides-func"},
+    "struct": {"source": "lrgb", "name": "Peptides-struct", "loss": "mse"},
+    "hiv": {"source": "ogbg", "name": "ogbg-molhiv"},
+}
+
+
+def plan_of(datasets, **changed):
+    study = {
+        "study": "s",
+        "layers": ["gcn"],
+        "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
+        "datasets": datasets,
+    }
+    return make_plan(parse_study(study | changed))
+
+
+def test_an_official_split_is_one_split_whatever_the_folds_of_others():
+    datasets = OFFICIAL | {"MUTAG": {"source": "tu"}}
+    space = {"trials": 2, "splits": 3, "space": {"training.lr": [0.1, 0.01]}}
+    plan = plan_of(datasets, splits={"folds": 5}, evaluate={"repeats": 5}, tune=space)
+    for label in OFFICIAL:
+        assert (plan["datasets"][label]["splits"], plan["datasets"][label]["use"]) == ({"scheme": "official"}, 1)
+    arms = {arm["dataset"]: arm for arm in plan["arms"]}
+    assert (arms["ZINC"]["splits"], arms["ZINC"]["tune_splits"], arms["ZINC"]["repeats"]) == ([0], [0], 5)
+    assert (arms["MUTAG"]["splits"], arms["MUTAG"]["tune_splits"]) == ([0, 1, 2, 3, 4], [0, 1, 2])
+
+
+def test_the_cost_of_an_official_split_is_known_beforehand(tmp_path):
+    cost = plan_cost(plan_of(OFFICIAL, evaluate={"repeats": 5}), Results(tmp_path))
+    assert (cost.fits, cost.unknown) == (20, ())
+
+
+@pytest.mark.parametrize(
+    ("datasets", "changed", "message"),
+    [
+        (
+            {"z": {"source": "zinc", "splits": {"folds": 5}}},
+            {},
+            "datasets.z.splits: must be left out, the data set has an official split",
+        ),
+        (OFFICIAL, {"splits": {"folds": 5}}, "splits: must be left out, every data set has an official split"),
+        ({"p": {"source": "lrgb", "name": "Peptides-func", "loss": "mse"}}, {}, "datasets.p: Peptides-func has labels"),
+        ({"p": {"source": "lrgb"}}, {}, "datasets.p.name: this key is required"),
+        (
+            {"p": {"source": "ogbg", "name": "ogbg-mol"}},
+            {},
+            "datasets.p.name: Input should be 'ogbg-molhiv' or 'ogbg-molpcba'",
+        ),
+        ({"p": {"source": "pyg", "clas": "a.B"}}, {}, "datasets.p.clas: unknown key; did you mean 'class'"),
+        ({"p": {"source": "pyg", "class": "NoDots"}}, {}, "datasets.p.class: String should match"),
+        ({"p": {"source": "pyg", "class": "no_such_module.Set"}}, {}, "datasets.p.class: no module 'no_such_module'"),
+        (
+            {"p": {"source": "file", "path": "/no/such/file.pt"}},
+            {},
+            "datasets.p.path: /no/such/file.pt: cannot be read",
+        ),
+        ({"p": {"source": "web"}}, {}, "'synthetic', 'tu', 'zinc', 'lrgb', 'ogbg', 'folder', 'file', 'pyg'"),
+    ],
+)
+def test_errors(datasets, changed, message):
+    with pytest.raises(StudyError, match=message):
+        plan_of(datasets, **changed)
+
+
+def test_ones_own_data_are_known_by_their_content_not_by_their_place(tmp_path):
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "X_A.txt").write_text("1, 2\n")
+        (tmp_path / name / "graphs.pt").write_bytes(b"1")
+
+    def ids():
+        return [
+            plan_of({"d": {"source": source, "path": str(tmp_path / name / file)}})["datasets"]["d"]["id"]
+            for source, file in (("folder", ""), ("file", "graphs.pt"))
+            for name in ("here", "there")
+        ]
+
+    first = ids()
+    assert first[0] == first[1] and first[2] == first[3] and first[0] != first[2]
+    (tmp_path / "there" / "X_A.txt").write_text("2, 1\n")
+    (tmp_path / "there" / "graphs.pt").write_bytes(b"2")
+    second = ids()
+    assert [a == b for a, b in zip(first, second, strict=True)] == [True, False, True, False]
+
+
+def test_ones_own_class_is_known_by_its_code_and_arguments(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    module = tmp_path / "my_sets.py"
+
+    def id_of(code, **arguments):
+        module.write_text(code)
+        dataset = plan_of({"d": {"source": "pyg", "class": "my_sets.Mine", "arguments": arguments}})["datasets"]["d"]
+        assert dataset["spec"]["class"] == "my_sets.Mine" and dataset["spec"]["arguments"] == arguments
+        return dataset["id"]
+
+    first = id_of("class Mine:\n    size = 1\n")
+    assert id_of("class Mine:\n    # said otherwise\n    size = 1\n") == first
+    assert id_of("class Mine:\n    size = 2\n") != first
+    assert id_of("class Mine:\n    size = 1\n", size=3) != first
+
+
+def test_fingerprints(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"abc")
+    assert file_fingerprint(file) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert data_fingerprint(file) == file_fingerprint(file)
+    before = data_fingerprint(tmp_path)
+    (tmp_path / "b.md").write_text("not data")
+    assert data_fingerprint(tmp_path) == before
+    file.rename(tmp_path / "c.txt")
+    assert data_fingerprint(tmp_path) != before
