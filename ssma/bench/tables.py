@@ -86,9 +86,11 @@ def fit_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -
     """Returns ``fit.md``; an epoch's seconds are those of the steps that were run, divided by their share of it."""
     notes = [
         "an epoch: training and validation of the first split in the paper's settings; a few steps with as large a "
-        "part of the validation were timed, and their seconds divided by their share of the epoch",
+        "part of the validation were timed, and their seconds divided by their share of the epoch (a step is the "
+        "least, so that a small share has more than its part of what an epoch costs once)",
         "PyG: the same network at the same width in PyG's layers with `DataLoader` and the paper's formulation of "
         "SSMA, neighbours drawn node by node; package: what a study runs",
+        "attention scores: PyG's see the message of a head, those of the package all heads of both ends of an edge",
         "pna with the aggregator pna is the layer's own mix; ssma joins it",
     ]
     scaled = frame.assign(seconds=frame["seconds"] / frame["share"])
