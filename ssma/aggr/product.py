@@ -11,11 +11,8 @@ from torch.nn.functional import pad
 from ssma.aggr.opaque import opaque
 
 BLOCK = 4  # factors that are multiplied before they are normalised
-FLOOR = {
-    torch.float32: 2e-19,
-    torch.float64: 1e-140,
-}  # its square is a normal number; below it a product counts as zero
-CEILING = {torch.float32: 1e16, torch.float64: 1e16}  # of the product of a block whose factors are as large as can be
+FLOOR = {torch.float32: 2e-19, torch.float64: 1e-140}  # below it a product counts as zero; its square is normal
+CEILING = 1e16  # of the product of a block whose factors are as large as can be
 LANES = 16  # matrix products are twice as fast if the width of the thin matrix is a multiple of this
 CHUNK_BYTES = {"cpu": 2**19, "cuda": 2**26}  # of a factor: what caches hold, for each thread; what keeps a GPU busy
 
@@ -162,12 +159,12 @@ def _shapes(grad, slots, scale, near, matrix, root, gain, weight, real, logarith
 _product = opaque("ssma::compressed_product", _forward, _backward, _save, _gradients, _shape, _shapes)
 
 
-def headroom(channels: int, dtype: torch.dtype) -> float:
+def headroom(channels: int) -> float:
     """Returns a factor for the first slot of each block, after which the smallest products are above the floor.
 
     A scaled slot has entries up to 1, so that a factor has a magnitude of at most channels + 1.
     """
-    return CEILING[dtype] / (channels + 1) ** BLOCK
+    return CEILING / (channels + 1) ** BLOCK
 
 
 def chunks(slots: Tensor, weight: Tensor) -> list[slice]:

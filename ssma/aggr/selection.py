@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 from torch_geometric.utils import degree, softmax
 
+from ssma.aggr.grouped import fold_heads
 from ssma.aggr.opaque import opaque
 
 
@@ -90,9 +91,9 @@ def attention_slots(message: Tensor, score: Tensor, index: Tensor, dim_size: int
         of them, or none where a node has no messages.
     """
     heads, kappa = score.shape[1:]
-    group = index if heads == 1 else (index.unsqueeze(1) * heads + torch.arange(heads, device=index.device)).flatten()
-    weight = softmax(score.permute(2, 0, 1).flatten(1), group, num_nodes=dim_size * heads, dim=1)
-    slots = _weighted_sums(weight, message.flatten(0, 1), group, dim_size * heads)
+    rows, group, groups = fold_heads(message, index, dim_size, heads)
+    weight = softmax(score.permute(2, 0, 1).flatten(1), group, num_nodes=groups, dim=1)
+    slots = _weighted_sums(weight, rows, group, groups)
     filled = (degree(index, dim_size, torch.long) > 0) * kappa
     return slots.view(kappa, dim_size, *message.shape[1:]), filled
 

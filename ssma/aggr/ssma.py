@@ -292,7 +292,7 @@ class SSMAAggregation(Aggregation):
         present = slot < filled.unsqueeze(-1)  # [kappa, R, 1]
         scale = 1 / slots.detach().abs().amax(-1, keepdim=True).clamp(min=1)
         if self.normalisation != "none":
-            scale = torch.where(present & (slot % BLOCK == 0), scale * headroom(self.in_channels, slots.dtype), scale)
+            scale = torch.where(present & (slot % BLOCK == 0), scale * headroom(self.in_channels), scale)
         present = present.to(slots.dtype)
         root = 1 / filled.clamp(min=1).to(slots.dtype).unsqueeze(-1)
         root = torch.ones_like(root) if self.normalisation == "none" else root
