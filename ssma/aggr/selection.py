@@ -45,11 +45,11 @@ def random_draw(index: Tensor, dim_size: int, kappa: int, training: bool) -> tup
         filled, ``[dim_size]``.
     """
     count = index.numel()
-    shuffled = torch.randperm(count, device=index.device) if training else None
-    if shuffled is None:
-        order = index.argsort(stable=True)
-    else:
+    if training:
+        shuffled = torch.randperm(count, device=index.device)
         order = shuffled.gather(0, index.gather(0, shuffled).argsort(stable=True))
+    else:
+        order = index.argsort(stable=True)
     sizes = degree(index, dim_size, torch.long)
     slot = torch.arange(kappa, device=index.device).unsqueeze(1)
     place = slot if training else torch.where(sizes > kappa, slot * sizes // kappa, slot)

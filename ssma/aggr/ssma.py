@@ -9,6 +9,7 @@ from torch.nn import Linear, Parameter
 from torch.nn.functional import pad
 from torch_geometric.nn.aggr import Aggregation
 
+from ssma.aggr.grouped import apply_linear
 from ssma.aggr.product import BLOCK, compressed_product, headroom
 from ssma.aggr.selection import attention_slots, random_slots
 from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_map, transformed_weight
@@ -271,7 +272,7 @@ class SSMAAggregation(Aggregation):
                 f"SSMAAggregation got {side} features of width {x.size(1)} but its attention scores expected "
                 f"{linear.in_features}; build it with attention_channels=(width of sources, width of targets)"
             )
-        return torch.nn.functional.linear(x, linear.weight.to(dtype), linear.bias.to(dtype))
+        return apply_linear(linear, x)
 
     def _mix(self, slots: Tensor, filled: Tensor) -> Tensor:
         """Returns the compressed combination of slots, ``[kappa, N, heads, d]`` to ``[N, heads, d]``."""
