@@ -222,34 +222,41 @@ def _running_products(factors: list[Tensor]) -> list[Tensor]:
 
 
 def _geometric(product: Tensor, root: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns ``|P|**2``, the factor ``|P|**(1/n - 1)`` and the exponent of the latter."""
+    """Returns ``|P|**2``, the factor ``|P|**(1/n - 1)`` and the exponent of the latter.
+
+    At zero the factor and its gradient are infinite, and count as 0: there ``|P|**2`` is the largest number instead. A
+    single factor (exponent 0) keeps its 1.
+    """
     exponent = root.view(-1, *[1] * (product.dim() - 1)) - 1
-    square = _square(product)
-    floor = FLOOR[square.dtype] ** 2
-    return square, square.clamp(min=floor).log2_().mul_(exponent / 2).exp2_(), exponent
+    square = _nonzero(_square(product))
+    return square, square.log2().mul_(exponent / 2).exp2_(), exponent
 
 
 def _logarithmic(normalised: Tensor, root: Tensor, gain: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns ``|N|**2``, the factor ``log(1 + (g |N|)**n) / |N|`` and its logarithmic derivative."""
+    """Returns ``|N|**2``, the factor ``log(1 + (g |N|)**n) / |N|`` and its logarithmic derivative.
+
+    Zero is treated as in :func:`_geometric`.
+    """
     shape = (-1, *[1] * (normalised.dim() - 1))
     n, gain = 1 / root.view(shape), gain.view(shape)
     square = _square(normalised)
     log = square.clamp(min=FLOOR[square.dtype] ** 2).log_().mul_(0.5)
     power = ((log + gain.log()) * n).clamp_(min=-60)
     magnitude = torch.nn.functional.softplus(power, threshold=60)
-    return square, magnitude * (-log).exp_(), n * power.sigmoid() / magnitude - 1
+    exponent = n * power.sigmoid() / magnitude - 1
+    scale = torch.where((square > FLOOR[square.dtype] ** 2) | (exponent == 0), magnitude * (-log).exp_(), 0)
+    return _nonzero(square), scale, exponent
+
+
+def _nonzero(square: Tensor) -> Tensor:
+    return torch.nn.functional.threshold(square, FLOOR[square.dtype] ** 2, torch.finfo(square.dtype).max)
 
 
 def _normalised_backward(product: Tensor, norm: tuple[Tensor, Tensor, Tensor], upper: Tensor) -> Tensor:
-    """Returns the conjugate gradient of P from that of ``P scale(|P|)``.
-
-    At zero the gradient of a root is infinite: there it is 0, and that of a single factor (exponent 0) is exact.
-    """
+    """Returns the conjugate gradient of P from that of ``P scale(|P|)``."""
     square, scale, exponent = norm
-    scale = torch.where((square > FLOOR[square.dtype] ** 2) | (exponent == 0), scale, 0)
     work = product * upper
-    radial = work.real * exponent
-    radial.div_(torch.nn.functional.threshold(square, FLOOR[square.dtype] ** 2, math.inf))
+    radial = (work.real * exponent).div_(square)
     return torch.conj_physical(product, out=work).mul_(radial).add_(upper).mul_(scale)
 
 
