@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 from torch.nn import Parameter
-from torch_geometric.utils import scatter, softmax
+from torch_geometric.utils import degree, scatter, softmax
 
 from ssma.aggr.grouped import GroupedAggregation, group_mean, group_sizes
 
@@ -48,10 +48,10 @@ class MedianAggregation(GroupedAggregation):
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         by_value, order = x.sort(dim=0, stable=True)
         by_group = by_value.take_along_dim(index[order].argsort(dim=0, stable=True), 0)
-        sizes = index.bincount(minlength=dim_size)
+        sizes = degree(index, dim_size, torch.long)
         middle = sizes.cumsum(0) - sizes + (sizes - 1) // 2
-        filled = sizes > 0
-        return x.new_zeros(dim_size, *x.shape[1:]).index_copy(0, filled.nonzero()[:, 0], by_group[middle[filled]])
+        padded = torch.cat([by_group, x.new_zeros(1, *x.shape[1:])])  # its last row is for empty groups
+        return padded[torch.where(sizes > 0, middle, index.numel())]
 
 
 class VPAAggregation(GroupedAggregation):

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import Linear
 from torch.nn.functional import linear
 from torch_geometric.nn.aggr import Aggregation
-from torch_geometric.utils import scatter
+from torch_geometric.utils import degree, scatter
 
 
 class GroupedAggregation(Aggregation):
@@ -55,7 +55,7 @@ class GroupedAggregation(Aggregation):
             ValueError: If the messages have another width than the aggregation, or another number than the index.
         """
         if ptr is not None:
-            index = torch.arange(dim_size, device=x.device).repeat_interleave(ptr.diff())
+            index = torch.arange(dim_size, device=x.device).repeat_interleave(ptr.diff(), output_size=x.size(dim))
         rows = x.movedim(dim, 0)
         if index.numel() != rows.size(0):
             raise ValueError(
@@ -111,8 +111,8 @@ def group_mean(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
 
 def group_sizes(index: Tensor, dim_size: int, ref: Tensor) -> Tensor:
     """Returns the number of rows of each group, at least 1, in the dtype of ``ref`` and shaped to divide its groups."""
-    sizes = index.bincount(minlength=dim_size).clamp(min=1)
-    return sizes.to(ref.dtype).view(-1, *[1] * (ref.dim() - 1))
+    sizes = degree(index, dim_size, ref.dtype).clamp_(min=1)
+    return sizes.view(-1, *[1] * (ref.dim() - 1))
 
 
 def apply_linear(layer: Linear, x: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 from torch.nn import Linear
-from torch_geometric.utils import scatter
+from torch_geometric.utils import degree, scatter
 
 from ssma.aggr.grouped import GroupedAggregation, apply_linear, group_mean
 from ssma.aggr.std import group_std
@@ -50,7 +50,7 @@ class PNAAggregation(GroupedAggregation):
             dim=1,
         )
         # an empty mix is 0 under any scaler, so that its degree may count as 1
-        log_degree = index.bincount(minlength=dim_size).clamp(min=1).to(x.dtype).log1p().unsqueeze(1)
+        log_degree = degree(index, dim_size, x.dtype).clamp_(min=1).log1p().unsqueeze(1)
         amplified = log_degree / self.delta.to(x.dtype)
         return apply_linear(self.linear, torch.cat([mix, mix * amplified, mix / amplified], dim=1))
 

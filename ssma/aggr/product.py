@@ -56,8 +56,12 @@ def compressed_product(
         ``[rows, outputs]``.
     """
     outputs = weight.size(1)
-    weight = pad(weight, (0, -outputs % LANES))
-    return _product(slots, scale, near, matrix, root, gain, weight, real, logarithmic)[:, :outputs]
+    return _product(slots, scale, near, matrix, root, gain, in_lanes(weight), real, logarithmic)[:, :outputs]
+
+
+def in_lanes(weight: Tensor) -> Tensor:
+    """Returns a matrix with columns of zeros added up to a multiple of ``LANES``."""
+    return pad(weight, (0, -weight.size(1) % LANES))
 
 
 def _forward(

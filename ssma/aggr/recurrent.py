@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 from torch.nn import GRU, LSTM
+from torch_geometric.utils import degree
 
 from ssma.aggr.grouped import GroupedAggregation
 from ssma.aggr.selection import position_in_group
@@ -33,7 +34,7 @@ class RecurrentAggregation(GroupedAggregation):
         count = index.numel()
         order = torch.randperm(count, device=x.device) if self.training else torch.arange(count, device=x.device)
         step = position_in_group(index, dim_size, order)
-        sizes = index.bincount(minlength=dim_size)
+        sizes = degree(index, dim_size, torch.long)
         nodes = sizes.argsort(descending=True, stable=True)  # the longest first
         rank = torch.empty_like(nodes)
         rank[nodes] = torch.arange(dim_size, device=x.device)

@@ -278,13 +278,14 @@ class SSMAAggregation(Aggregation):
         """Returns the compressed combination of slots, ``[kappa, N, heads, d]`` to ``[N, heads, d]``."""
         shape = slots.shape[1:]
         slots, filled = slots.flatten(1, 2), filled.repeat_interleave(self.heads)  # [kappa, R, d] and [R]
-        out = self._sum(slots, filled) if self.mixing == "sum" else self._product(slots, filled)
+        out = self._sum(slots, filled) if self.mixing == "sum" else compressed_product(*self._factors(slots, filled))
         if self.expand is not None:
             out = out @ self.expand.to(out.dtype).t()
         return (out + self.bias.to(out.dtype)).view(shape)
 
-    def _product(self, slots: Tensor, filled: Tensor) -> Tensor:
-        """Returns the product of the slots' spectra (or arrays), under the first part of the compressor.
+    def _factors(self, slots: Tensor, filled: Tensor) -> tuple:
+        """Returns the arguments of :func:`compressed_product`, which multiplies the slots' spectra (or arrays) and
+        applies the first part of the compressor.
 
         Each slot is scaled such that products use the range of floating point numbers well; the geometric mean makes
         that a factor of the result (``gain``). An empty slot has the neutral element of the product.
@@ -309,9 +310,7 @@ class SSMAAggregation(Aggregation):
             matrix = transformed_map(arrays) if transforms else arrays.flatten(1)
         weight = transformed_weight(weight) if transforms else weight.flatten(1).t()
         logarithmic = self.normalisation == "log"
-        return compressed_product(
-            slots, scale, near, matrix, root, gain, weight.contiguous(), real=not transforms, logarithmic=logarithmic
-        )
+        return slots, scale, near, matrix, root, gain, weight.contiguous(), not transforms, logarithmic
 
     def _sum(self, slots: Tensor, filled: Tensor) -> Tensor:
         """Returns the sum of the slots' arrays under the first part of the compressor."""

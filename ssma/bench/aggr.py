@@ -16,7 +16,7 @@ from ssma.aggr import SSMAAggregation, use_aggregation
 from ssma.aggr.selection import random_draw, random_slots
 from ssma.bench.measure import Limits, Work, available_bytes, interleaved, measure, module_work
 from ssma.bench.paper import PaperSSMA
-from ssma.bench.stages import shares, stage_work, stages
+from ssma.bench.stages import WHOLE, shares, stage_work, stages
 
 PASSES = {"forward": False, "forward+backward": True}
 SEED = 0
@@ -71,9 +71,10 @@ def layers(d: int, edge_index: Tensor, nodes: int) -> dict[str, Module]:
     aggregators, scalers = ["mean", "max", "min", "std"], ["identity", "amplification", "attenuation"]
     return {
         "GCN + SSMA": use_aggregation(GCNConv(d, d, **gcn), SSMAAggregation(d, LAYER_KAPPA)),
-        "PNA": PNAConv(d, d, aggregators, scalers, degrees),
+        "PNA, 1 tower": PNAConv(d, d, aggregators, scalers, degrees),
+        "PNA, 4 towers": PNAConv(d, d, aggregators, scalers, degrees, towers=4),
         "GAT, 8 heads": GATConv(d, d // 8, heads=8, add_self_loops=False),
-        "GCN + LSTM": use_aggregation(GCNConv(d, d, **gcn), LSTMAggregation(d, d)),
+        "GCN + LSTM (PyG's, padded)": use_aggregation(GCNConv(d, d, **gcn), LSTMAggregation(d, d)),
         "GCN, sum": GCNConv(d, d, **gcn),
     }
 
@@ -148,7 +149,10 @@ def _stages(d: int, kappa: int, nodes: int, device: torch.device, limits: Limits
         (name, direction): work
         for name, stage in stages(aggr, message, index, nodes)
         for direction, work in stage_work(stage, aggr).items()
-    } | shares(aggr, nodes, message)
+    } | shares(aggr, message, index, nodes)
+    works |= {
+        (WHOLE, name): work for name, work in stage_work(partial(aggr, message, index, dim_size=nodes), aggr).items()
+    }
     cell = {"part": "stages", "device": device.type, "d": d, "kappa": kappa, "nodes": nodes}
     cell["edges"] = nodes * DEGREE
     rows = []

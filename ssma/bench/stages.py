@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from ssma.aggr import SSMAAggregation
-from ssma.aggr.product import chunks, compressed_product
+from ssma.aggr.product import chunks, compressed_product, in_lanes
 from ssma.aggr.selection import attention_slots
-from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_weight
 from ssma.bench.measure import Work
 
+WHOLE = "whole call"
 FUSED = "spectra of the slots, product, squeezing layer: one call"
 SPECTRA = "of it: spectra of the slots"
 SQUEEZE = "of it: squeezing layer of the compressor"
@@ -18,10 +18,10 @@ PRODUCT = "of it: product and normalisation (the rest)"
 
 
 def stages(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> list[tuple[str, Callable[[], Tensor]]]:
-    """Returns name and call of every stage of an SSMA with attention slots, one head and the constant affine map.
+    """Returns name and call of every stage of an SSMA with attention slots and one head.
 
     A call computes its stage from what the stages before it left, as leaves of a graph of its own, so that its result
-    can be differentiated alone. A node without messages costs what the others cost.
+    can be differentiated alone.
 
     Args:
         aggr: The aggregation.
@@ -34,19 +34,14 @@ def stages(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> li
         message = _leaf(x.unsqueeze(1))
         return attention_slots(message, aggr._scores(message, index, None), index, dim_size)[0]
 
-    def spectrum_of_weights() -> Tensor:
-        return transformed_weight(aggr.weight).contiguous()
+    slots, filled = _slots(aggr, x, index, dim_size)
+    before, weight, flags = _split(aggr._factors(slots, filled))
 
-    slots = selection().detach().flatten(1, 2)  # [kappa, N, d]
-    scale = 1 / slots.abs().amax(-1, keepdim=True).clamp(min=1)
-    near = scale * roots_of_unity(aggr.m1, aggr.m1, slots)
-    matrix = -transform_matrix(aggr.in_channels, aggr.m2, slots)
-    root = slots.new_full((dim_size, 1), 1 / aggr.kappa)
-    gain = scale.log().mean(0).neg().exp()
-    weight = spectrum_of_weights().detach()
+    def preparation() -> Tensor:
+        return _split(aggr._factors(slots, filled))[1]
 
     def product() -> Tensor:
-        return compressed_product(_leaf(slots), scale, near, matrix, root, gain, _leaf(weight))
+        return compressed_product(_leaf(slots), *before[1:], _leaf(weight), *flags)
 
     mixed = product().detach()
 
@@ -56,21 +51,22 @@ def stages(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> li
 
     return [
         ("selection: scores and slots", selection),
-        ("spectrum of the compressor's weights", spectrum_of_weights),
+        ("scales of the slots, spectrum of the compressor's weights", preparation),
         (FUSED, product),
         ("expanding layer", expanding),
     ]
 
 
-def shares(aggr: SSMAAggregation, dim_size: int, like: Tensor) -> dict[tuple[str, str], Work]:
-    """Returns the matrix products inside the fused stage, alone and in chunks of its sizes, forward and backward.
+def shares(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> dict[tuple[str, str], Work]:
+    """Returns the matrix products inside the fused stage, alone and in its chunks, forward and backward.
 
-    What the fused stage takes beyond them is the product with its normalisation.
+    What the fused stage takes beyond them is the product with its normalisation. The arguments are those of
+    :func:`stages`.
     """
-    slots = like.new_ones(aggr.kappa, dim_size, aggr.in_channels)
-    matrix, weight = transform_matrix(aggr.in_channels, aggr.m2, like), transformed_weight(aggr.weight.detach())
-    spectra = like.new_ones(aggr.kappa, dim_size, matrix.size(1))
-    signal, grad = like.new_ones(dim_size, weight.size(0)), like.new_ones(dim_size, weight.size(1))
+    before, weight, _ = _split(aggr._factors(*_slots(aggr, x, index, dim_size)))
+    slots, matrix, weight = before[0], before[3], in_lanes(weight.detach())
+    spectra = x.new_ones(aggr.kappa, dim_size, matrix.size(1))
+    signal, grad = x.new_ones(dim_size, weight.size(0)), x.new_ones(dim_size, weight.size(1))
 
     def spectrum(back: bool) -> None:
         for rows in chunks(slots, weight):
@@ -93,6 +89,20 @@ def shares(aggr: SSMAAggregation, dim_size: int, like: Tensor) -> dict[tuple[str
         (SQUEEZE, "forward"): Work(squeeze),
         (SQUEEZE, "backward"): Work(squeeze_back),
     }
+
+
+@torch.no_grad()
+def _slots(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
+    """Returns the slots, ``[kappa, dim_size, d]``, and how many are filled."""
+    message = x.unsqueeze(1)
+    slots, filled = attention_slots(message, aggr._scores(message, index, None), index, dim_size)
+    return slots.flatten(1, 2), filled
+
+
+def _split(factors: tuple) -> tuple[tuple, Tensor, tuple]:
+    """Parts the arguments of the product: those before the compressor's weight, the weight, those after it."""
+    *before, weight, real, logarithmic = factors
+    return tuple(before), weight, (real, logarithmic)
 
 
 def stage_work(stage: Callable[[], Tensor], aggr: SSMAAggregation) -> dict[str, Work]:

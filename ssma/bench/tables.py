@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from ssma.bench.stages import FUSED, PRODUCT, SPECTRA, SQUEEZE
+from ssma.bench.stages import FUSED, PRODUCT, SPECTRA, SQUEEZE, WHOLE
 from ssma.report.table import Cell, Table
 
 if TYPE_CHECKING:
@@ -183,15 +183,16 @@ def _stages(whole: pd.DataFrame) -> Table:
     for (d, kappa, nodes), cell in whole.groupby(["d", "kappa", "nodes"], sort=False):
         times = cell.pivot(index="method", columns="pass", values="seconds").loc[cell["method"].unique()]
         times = _with_product(times)
-        share = times.sum(axis=1) / times.drop([SPECTRA, SQUEEZE, PRODUCT]).to_numpy().sum()
+        share = times.sum(axis=1) / times.loc[WHOLE].sum()
         for stage, line in times.iterrows():
             texts = [str(d), str(kappa), f"{nodes:,}", stage]
             texts += [f"{1000 * line['forward']:.3g}", f"{1000 * line['backward']:.3g}", f"{share[stage]:.0%}"]
             rows.append([Cell(text) for text in texts])
-    columns = ["d", "κ", "nodes", "stage", "forward, ms", "backward, ms", "share of both"]
+    columns = ["d", "κ", "nodes", "stage", "forward, ms", "backward, ms", "share of the whole"]
     return Table(
         "stages",
-        "**Where SSMA's time goes** (stages alone, medians; the backward pass computes spectra and product again)",
+        "**Where SSMA's time goes** (medians of each stage alone and of the whole, which the parts add up to about; "
+        "the backward pass computes spectra and product again)",
         columns,
         rows,
     )

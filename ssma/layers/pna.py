@@ -7,6 +7,7 @@ from torch.nn.functional import linear
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.aggr import Aggregation, MaxAggregation, MinAggregation
 from torch_geometric.typing import OptTensor
+from torch_geometric.utils import degree
 
 from ssma.aggr import MeanAggregation, StdAggregation
 from ssma.aggr.pna import mean_log_degree
@@ -67,9 +68,9 @@ class DegreeScaledMix(Aggregation):
     ) -> Tensor:
         """Aggregates messages with target nodes ``index``, ``[E]``."""
         mix = torch.cat([aggr(x, index, ptr, dim_size, dim) for aggr in self.aggrs], dim=-1)
-        degree = index.bincount(minlength=mix.size(dim)).to(self.delta.dtype)
-        degree = degree.view([-1 if axis == dim % mix.dim() else 1 for axis in range(mix.dim())])
-        amplify, attenuate = degree.log1p() / self.delta, self.delta / degree.clamp(min=1).log1p()
+        count = degree(index, mix.size(dim), self.delta.dtype)
+        count = count.view([-1 if axis == dim % mix.dim() else 1 for axis in range(mix.dim())])
+        amplify, attenuate = count.log1p() / self.delta, self.delta / count.clamp(min=1).log1p()
         return torch.cat([mix, mix * amplify.to(mix.dtype), mix * attenuate.to(mix.dtype)], dim=-1)
 
     def __repr__(self) -> str:

@@ -52,7 +52,7 @@ def test_what_does_not_fit_is_not_called_and_says_so(monkeypatch):
     rows = [row for cell in run_aggr(grid, [CPU], Limits(seconds=1e-9, budget=0.01)) for row in cell]
     assert {nodes for works, nodes in called if works} == {4}  # the probe
     skipped = [row for row in rows if row["part"] in ("operator", "layers")]
-    assert len(skipped) == 2 * 2 * (2 + 5)
+    assert len(skipped) == 2 * 2 * (2 + 6)
     assert all(re.fullmatch(r"not run: needs about \S+ GB / \S+ s", row["reason"]) for row in skipped)
     text = page(as_frame(rows), {}, [])
     assert text.count("not run: needs about") == len(skipped)
