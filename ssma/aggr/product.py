@@ -61,7 +61,7 @@ def compressed_product(
 
 def in_lanes(weight: Tensor) -> Tensor:
     """Returns a matrix with columns of zeros added up to a multiple of ``LANES``."""
-    return pad(weight, (0, -weight.size(1) % LANES))
+    return pad(weight, (0, -weight.size(1) % LANES)).contiguous()
 
 
 def _forward(

@@ -93,18 +93,19 @@ def attention_slots(message: Tensor, score: Tensor, index: Tensor, dim_size: int
     heads, kappa = score.shape[1:]
     rows, group, groups = fold_heads(message, index, dim_size, heads)
     weight = softmax(score.permute(2, 0, 1).flatten(1), group, num_nodes=groups, dim=1)
-    slots = _weighted_sums(weight, rows, group, groups)
-    filled = (degree(index, dim_size, torch.long) > 0) * kappa
+    sizes = degree(group, groups, torch.long)
+    slots = _weighted_sums(weight, rows, group, sizes)
+    filled = (sizes[::heads] > 0) * kappa
     return slots.view(kappa, dim_size, *message.shape[1:]), filled
 
 
-def _sums(weight: Tensor, message: Tensor, group: Tensor, num_groups: int) -> Tensor:
+def _sums(weight: Tensor, message: Tensor, group: Tensor, sizes: Tensor) -> Tensor:
     """Sums messages ``[E, channels]`` by group, once for each row of weights ``[kappa, E]``.
 
-    Returns ``[kappa, num_groups, channels]``. No array of kappa times E times channels exists, forward or backward.
+    ``sizes`` are those of the groups. Returns ``[kappa, groups, channels]``. No array of kappa times E times channels
+    exists, forward or backward.
     """
     kappa, count = weight.shape
-    sizes = degree(group, num_groups, torch.long)
     starts = (sizes.cumsum(0) - sizes) + torch.arange(kappa, device=group.device).unsqueeze(1) * count
     if group.device.type == "cpu" and bool((group[1:] >= group[:-1]).all()):  # sorted, as the batches of a study are
         order = torch.arange(count)
@@ -114,7 +115,7 @@ def _sums(weight: Tensor, message: Tensor, group: Tensor, num_groups: int) -> Te
     sums = embedding_bag(
         order.repeat(kappa), message, starts.flatten(), mode="sum", per_sample_weights=weight.flatten()
     )
-    return sums.view(kappa, num_groups, message.size(1))
+    return sums.view(kappa, sizes.numel(), message.size(1))
 
 
 def _sums_backward(grad: Tensor, weight: Tensor, message: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,8 +140,8 @@ def _gradients(ctx: Any, grad: Tensor, backward: Callable) -> tuple:
     return *backward(grad, *ctx.saved_tensors), None, None
 
 
-def _shape(weight, message, group, num_groups):
-    return weight.new_empty(weight.size(0), num_groups, message.size(1))
+def _shape(weight, message, group, sizes):
+    return weight.new_empty(weight.size(0), sizes.size(0), message.size(1))
 
 
 def _shapes(grad, weight, message, group):

@@ -5,15 +5,37 @@ real ones here, with real and imaginary parts of a column in turn.
 """
 
 import math
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any
 
 import torch
 from torch import Tensor
 
 
-def roots_of_unity(count: int, size: int, like: Tensor) -> Tensor:
-    """Returns ``exp(-2 pi i k / size)`` for k = 0..count-1, complex, ``[count]``."""
-    angle = torch.arange(count, dtype=torch.float64, device=like.device) * (-2 * math.pi / size)
-    return torch.complex(angle.cos().to(like.dtype), angle.sin().to(like.dtype))
+def kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Computes a table of constants once for each set of arguments; a compiler sees the computation itself.
+
+    A table takes a score of small steps, which on a GPU last longer than the rest of a small call.
+    """
+
+    @lru_cache(maxsize=64)
+    def first(*arguments: Any) -> Tensor:
+        with torch.inference_mode(False):  # or it could take part in no later training
+            return table(*arguments)
+
+    @wraps(table)
+    def again(*arguments: Any) -> Tensor:
+        return (table if torch.compiler.is_compiling() else first)(*arguments)
+
+    return again
+
+
+@kept
+def roots_of_unity(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Returns ``exp(-2 pi i k / size)`` for k = 0..size-1, complex, ``[size]``; ``dtype`` is that of its parts."""
+    angle = torch.arange(size, dtype=torch.float64, device=device) * (-2 * math.pi / size)
+    return torch.complex(angle.cos().to(dtype), angle.sin().to(dtype))
 
 
 def half(size: int) -> int:
@@ -21,11 +43,20 @@ def half(size: int) -> int:
     return size // 2 + 1
 
 
-def transform_matrix(channels: int, size: int, like: Tensor) -> Tensor:
+@kept
+def transform_matrix(channels: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Returns the Fourier transform of ``channels`` values padded to ``size``, ``[channels, half(size) * 2]``."""
-    place, frequency = (torch.arange(count, device=like.device) for count in (channels, half(size)))
-    basis = roots_of_unity(size, size, like)[torch.outer(place, frequency) % size]
+    place, frequency = (torch.arange(count, device=device) for count in (channels, half(size)))
+    basis = roots_of_unity(size, dtype, device)[torch.outer(place, frequency) % size]
     return torch.view_as_real(basis).flatten(1)
+
+
+@kept
+def _multiplicity(m1: int, m2: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Returns how often a column of the half spectrum stands in the whole one, over ``m1 m2``, ``[half(m2)]``."""
+    frequency = torch.arange(half(m2), device=device)
+    alone = (frequency == 0) | (2 * frequency == m2)
+    return (2 - alone.to(dtype)) / (m1 * m2)
 
 
 def transformed_map(weight: Tensor) -> Tensor:
@@ -52,9 +83,5 @@ def transformed_weight(weight: Tensor) -> Tensor:
     Returns:
         Real, ``[m1 * half(m2) * 2, rows]``, for spectra laid out as (m1, half(m2), real and imaginary part).
     """
-    m1, m2 = weight.shape[1:]
-    twice = weight.new_full((half(m2),), 2 / (m1 * m2))
-    twice[0] = 1 / (m1 * m2)
-    if m2 % 2 == 0:
-        twice[-1] = 1 / (m1 * m2)
-    return torch.view_as_real(torch.fft.rfft2(weight) * twice).flatten(1).t()
+    spectrum = torch.fft.rfft2(weight) * _multiplicity(*weight.shape[1:], weight.dtype, weight.device)
+    return torch.view_as_real(spectrum).flatten(1).t()

@@ -12,7 +12,7 @@ from torch_geometric.nn.aggr import Aggregation
 from ssma.aggr.grouped import apply_linear
 from ssma.aggr.product import BLOCK, compressed_product, headroom
 from ssma.aggr.selection import attention_slots, random_slots
-from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_map, transformed_weight
+from ssma.aggr.spectrum import kept, roots_of_unity, transform_matrix, transformed_map, transformed_weight
 
 CHOICES = {
     "selection": ("attention", "random"),
@@ -277,7 +277,7 @@ class SSMAAggregation(Aggregation):
     def _mix(self, slots: Tensor, filled: Tensor) -> Tensor:
         """Returns the compressed combination of slots, ``[kappa, N, heads, d]`` to ``[N, heads, d]``."""
         shape = slots.shape[1:]
-        slots, filled = slots.flatten(1, 2), filled.repeat_interleave(self.heads)  # [kappa, R, d] and [R]
+        slots, filled = slots.flatten(1, 2), filled.unsqueeze(1).expand(-1, self.heads).flatten()  # [kappa, R, d], [R]
         out = self._sum(slots, filled) if self.mixing == "sum" else compressed_product(*self._factors(slots, filled))
         if self.expand is not None:
             out = out @ self.expand.to(out.dtype).t()
@@ -290,27 +290,28 @@ class SSMAAggregation(Aggregation):
         Each slot is scaled such that products use the range of floating point numbers well; the geometric mean makes
         that a factor of the result (``gain``). An empty slot has the neutral element of the product.
         """
-        slot = torch.arange(self.kappa, device=slots.device).view(-1, 1, 1)
-        present = slot < filled.unsqueeze(-1)  # [kappa, R, 1]
-        scale = 1 / slots.detach().abs().amax(-1, keepdim=True).clamp(min=1)
-        if self.normalisation != "none":
-            scale = torch.where(present & (slot % BLOCK == 0), scale * headroom(self.in_channels), scale)
-        present = present.to(slots.dtype)
-        root = 1 / filled.clamp(min=1).to(slots.dtype).unsqueeze(-1)
-        root = torch.ones_like(root) if self.normalisation == "none" else root
-        gain = (-scale.log().sum(0) * root).exp()
-        weight = self.weight.to(slots.dtype)
+        place, dtype = (slots.dtype, slots.device), slots.dtype
+        largest = slots.detach().abs().amax(-1, keepdim=True).clamp_(min=1)
+        present = filled.unsqueeze(-1) > _slot_numbers(self.kappa, slots.device)  # [kappa, R, 1]
+        if self.normalisation == "none":
+            boost, root = 1.0, torch.ones_like(largest[0])
+        else:
+            boost = _boost(self.kappa, self.in_channels, *place)
+            root = filled.clamp(min=1).to(dtype).reciprocal_().unsqueeze(-1)
+        scale = torch.where(present, boost / largest, 1)
+        gain = (scale.log().sum(0) * root).neg_().exp_()
+        weight = self.weight.to(dtype)
         transforms = self.mixing == "convolution"
         if transforms and not self.learn_affine:
-            near = present * scale * roots_of_unity(self.m1, self.m1, slots) + (1 - present)
-            matrix = -transform_matrix(self.in_channels, self.m2, slots)
+            near = torch.where(present, roots_of_unity(self.m1, *place) * scale, 1)
+            matrix = -transform_matrix(self.in_channels, self.m2, *place)
         else:
+            present = present.to(dtype)
             near, slots = None, torch.cat([slots, present, 1 - present], -1)
-            arrays = torch.cat([self._affine(slots.dtype), self._neutral(slots)])
+            arrays = torch.cat([self._affine(dtype), self._neutral(slots)])
             matrix = transformed_map(arrays) if transforms else arrays.flatten(1)
         weight = transformed_weight(weight) if transforms else weight.flatten(1).t()
-        logarithmic = self.normalisation == "log"
-        return slots, scale, near, matrix, root, gain, weight.contiguous(), not transforms, logarithmic
+        return slots, scale, near, matrix, root, gain, weight, not transforms, self.normalisation == "log"
 
     def _sum(self, slots: Tensor, filled: Tensor) -> Tensor:
         """Returns the sum of the slots' arrays under the first part of the compressor."""
@@ -336,6 +337,19 @@ class SSMAAggregation(Aggregation):
             f"heads={self.heads}, rank={rank}, learn_affine={self.learn_affine}, temperature={self.temperature}, "
             f"mixing={self.mixing}, normalisation={self.normalisation}, slots_from={self.slots_from})"
         )
+
+
+@kept
+def _slot_numbers(kappa: int, device: torch.device) -> Tensor:
+    """Returns 0..kappa-1, ``[kappa, 1, 1]``."""
+    return torch.arange(kappa, device=device).view(-1, 1, 1)
+
+
+@kept
+def _boost(kappa: int, channels: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Returns the scale of slots whose largest entry is 1, ``[kappa, 1, 1]``; the first of a block has headroom."""
+    first = _slot_numbers(kappa, device) % BLOCK == 0
+    return first.to(dtype) * (headroom(channels) - 1) + 1
 
 
 def _constant_affine(like: Tensor) -> Tensor:

@@ -402,7 +402,8 @@ def test_operators_satisfy_the_rules_of_torch():
     """Schema, shapes without data, and gradient registration of the two operators, as torch checks them."""
     torch.manual_seed(0)
     weight, message = torch.rand(2, 6, requires_grad=True), torch.randn(6, 3, requires_grad=True)
-    torch.library.opcheck(torch.ops.ssma.weighted_sums.default, (weight, message, torch.tensor([0, 2, 1, 1, 0, 2]), 4))
+    group, sizes = torch.tensor([0, 2, 1, 1, 0, 2]), torch.tensor([2, 2, 2, 0])
+    torch.library.opcheck(torch.ops.ssma.weighted_sums.default, (weight, message, group, sizes))
     slots, scale = torch.randn(3, 5, 4, requires_grad=True), torch.rand(3, 5, 1)
     near, matrix = torch.randn(3, 5, 4, dtype=torch.complex64), torch.randn(4, 12)
     root, gain = torch.full((5, 1), 1 / 3), torch.rand(5, 1)

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 from made_networks import DEGREES, EDGE_CARD, EVERY_LAYER, graph, network
-from torch_geometric.nn import GATConv
+from torch_geometric.nn import GCNConv
 
 from ssma.aggr import AGGREGATORS, SSMAAggregation, make_aggregation, use_aggregation
 from ssma.aggr.selection import random_draw
@@ -25,17 +25,19 @@ OPTIONS = [
 ]
 
 
-def outcome(module, x, device, *arguments):
+def outcome(module, x, device, index, nodes):
     """The result, and the gradients of input and parameters."""
     module, leaf = copy.deepcopy(module).to(device), x.to(device, copy=True).requires_grad_()
-    out = module(leaf, *(each.to(device) for each in arguments))
+    out = module(leaf, index.to(device), dim_size=nodes, dim=0)
     out.square().sum().backward()
     return [out, leaf.grad, *(p.grad for p in module.parameters() if p.grad is not None)]
 
 
-def assert_same(module, x, *arguments, tolerance):
-    for ours, theirs in zip(outcome(module, x, "cuda", *arguments), outcome(module, x, "cpu", *arguments), strict=True):
-        error = (ours.cpu() - theirs).norm() / theirs.norm().clamp(min=1e-30)
+def assert_same(module, x, index, nodes, tolerance):
+    """Equal up to rounding, whose share of a gradient through products of float32 is larger than elsewhere."""
+    pair = (outcome(module, x, device, index, nodes) for device in ("cuda", "cpu"))
+    for ours, theirs in zip(*pair, strict=True):
+        error = (ours.detach().cpu() - theirs.detach()).norm() / theirs.detach().norm().clamp(min=1e-30)
         assert float(error) < tolerance
 
 
@@ -47,13 +49,13 @@ def exact_products():
     torch.backends.cuda.matmul.allow_tf32 = before
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-10)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-3), (torch.float64, 1e-10)])
 @pytest.mark.parametrize("options", OPTIONS)
 def test_ssma(options, dtype, tolerance):
     torch.manual_seed(0)
     aggr = SSMAAggregation(**{"in_channels": 21, "kappa": 4} | options).to(dtype).eval()
     index = random_graph(300, 1500, torch.device("cpu"), skew=2.0)[1]
-    assert_same(aggr, torch.randn(1500, 21, dtype=dtype), index, tolerance=tolerance)
+    assert_same(aggr, torch.randn(1500, 21, dtype=dtype), index, 300, tolerance)
 
 
 @pytest.mark.parametrize("name", AGGREGATORS)
@@ -61,7 +63,7 @@ def test_aggregators(name):
     torch.manual_seed(0)
     aggr = make_aggregation(name, 6, 2, degrees=DEGREES).double().eval()
     index = random_graph(40, 160, torch.device("cpu"))[1]
-    assert_same(aggr, 1 + torch.rand(160, 2, 6, dtype=torch.float64), index, tolerance=1e-9)
+    assert_same(aggr, 1 + torch.rand(160, 2, 6, dtype=torch.float64), index, 40, 1e-9)
 
 
 @pytest.mark.parametrize(("layer", "aggregator"), list(product(EVERY_LAYER, ["sum", "lstm", "ssma"])))
@@ -79,7 +81,7 @@ def test_networks(layer, aggregator):
 def test_autocast_keeps_the_inner_part_in_float32(dtype):
     torch.manual_seed(0)
     edge_index, x = random_graph(50, 200, torch.device("cuda")), torch.randn(50, 16, device="cuda")
-    conv = use_aggregation(GATConv(16, 8, heads=2), SSMAAggregation(8, heads=2)).cuda()
+    conv = use_aggregation(GCNConv(16, 16), SSMAAggregation(8, heads=2)).cuda()
     with torch.autocast("cuda", dtype):
         out = conv(x, edge_index)
     assert out.dtype == dtype
