@@ -57,7 +57,10 @@ def test_wilcoxon_is_exact_with_ties_and_zeros():
     nonzero = numpy.array([d for d in differences if d])
     ranks = stats.rankdata(abs(nonzero))
     observed = ranks[nonzero > 0].sum()
-    sums = [sum(r for r, sign in zip(ranks, signs) if sign) for signs in itertools.product((0, 1), repeat=len(ranks))]
+    sums = [
+        sum(r for r, sign in zip(ranks, signs, strict=True) if sign)
+        for signs in itertools.product((0, 1), repeat=len(ranks))
+    ]
     tail = min(sum(s >= observed for s in sums), sum(s <= observed for s in sums)) / len(sums)
     assert (found.positive, found.n, found.zeros) == (observed, 8, 1)
     assert found.p == pytest.approx(2 * tail)
