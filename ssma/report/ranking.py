@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import align, report_options
 from ssma.report.encoding import encode
+from ssma.report.figures import INK, STYLE
 from ssma.report.labels import listing, metrics_of, p_text, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import NotTestable
 from ssma.statistics.ranks import RankComparison, compare_ranks
-from ssma.study.ids import canonical_json
 
 if TYPE_CHECKING:
     import pandas
@@ -127,32 +127,32 @@ def _notes(ranking: Ranking) -> list[str]:
 
 def diagram(plan: dict[str, Any], ablation: str, ranking: Ranking) -> "Figure | None":
     """Returns the critical-difference diagram; None where Nemenyi's test could not be made."""
-    found = ranking.found
+    found, points = ranking.found, ranking.points
     if isinstance(found.nemenyi, NotTestable):
         return None
     import matplotlib
     import pandas
+    import seaborn
     from scikit_posthocs import critical_difference_diagram
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    points = ranking.points
-    labels = [point_text(point) for point in points]
-    height = 0.9 + 0.24 * (len(points) + 1)
-    figure, ax = pyplot.subplots(figsize=(7, height), layout="constrained")
-    encoding = encode(plan, ablation)
-    told = encoding.hue or ("aggregator" if "aggregator" in encoding.axes else None)
-    palette = {
-        label: encoding.colours[canonical_json(point[told]) if told else ""]
-        for label, point in zip(labels, points, strict=True)
-    }
-    critical_difference_diagram(
+    seaborn.set_theme(style="white", context="paper", rc=STYLE)
+    figure, ax = pyplot.subplots(figsize=(7, 1.2 + 0.24 * len(points)), layout="constrained")
+    labels, encoding = [point_text(point) for point in points], encode(plan, ablation)
+    colours = [encoding.colour({"point": point}) for point in points]
+    drawn = critical_difference_diagram(
         dict(zip(labels, found.average, strict=True)),
         pandas.DataFrame(found.nemenyi.p, index=labels, columns=labels),
-        cd=found.nemenyi.critical_difference, ax=ax, color_palette=palette, label_fmt_left="{label} ({rank:.2f})",
-        label_fmt_right="({rank:.2f}) {label}", label_props={"fontsize": 9},
+        ax=ax, color_palette=dict(zip(labels, colours, strict=True)),
+        label_fmt_left="{label} ({rank:.2f}) ", label_fmt_right=" ({rank:.2f}) {label}", label_props={"fontsize": 9},
+        crossbar_props={"color": INK},
     )  # fmt: skip
+    for label in drawn["labels"]:
+        label.set_color(INK)
+    difference = f"critical difference {found.nemenyi.critical_difference:.2f}"
+    ax.set_title(f"average rank, 1 is best; {difference}", loc="left", color=INK)
     return figure
 
 
@@ -160,5 +160,5 @@ def diagram_caption(ranking: Ranking) -> str:
     """Returns what the diagram shows, in words."""
     return (
         f"{ranking.layout.title}: average ranks over {ranking.found.blocks} blocks, 1 is best. A bar joins those that "
-        "Nemenyi's test does not tell apart, which does not make them equal; CD is its critical difference."
+        "Nemenyi's test does not tell apart, which does not make them equal."
     )
