@@ -60,14 +60,15 @@ def bca_interval(
     Raises:
         ValueError: If a sample is empty, has a value that is not finite, or differs in length from its partner.
     """
-    from scipy.stats import bootstrap
+    from scipy.stats import DegenerateDataWarning, bootstrap
 
     arrays = [finite(sample, f"samples[{place}]", 1) for place, sample in enumerate(samples)]
     smallest = min(map(len, arrays))
     if smallest < SMALLEST:
         return NotTestable(f"{smallest} of the {SMALLEST} values that an interval needs")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a degenerate sample gives NaN, which is reported below
+        for category in (DegenerateDataWarning, RuntimeWarning):
+            warnings.simplefilter("ignore", category)  # a degenerate sample gives NaN, which is reported below
         result = bootstrap(
             arrays, statistic, paired=paired, vectorized=True, n_resamples=RESAMPLES, rng=SEED, method="BCa",
             confidence_level=1 - ALPHA,

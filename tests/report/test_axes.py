@@ -40,6 +40,8 @@ def test_an_error_whose_smallest_setting_is_good_enough(fabric):
     assert (row["best"], row["smallest within 1 SE"], row["with"]) == ("0.1", "0.1", "y=z")
     assert row["means"] == "neither rise nor fall throughout"
     assert "from 0.01 to 1 (logarithmic)" in table.caption
+    # over log10: -2, -1, -0.301, 0 less their mean -0.825; slope -0.11197 / 2.36642, length 2
+    assert row["change over the axis"] == "−0.0946"
 
 
 def test_what_the_smaller_setting_loses(fabric):
