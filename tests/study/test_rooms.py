@@ -8,6 +8,7 @@ import ssma
 ROOT = Path(ssma.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
+    "statistics": set(),
     "aggr": set(),
     "study": {"errors"},
     "data": {"errors", "study"},
@@ -15,10 +16,10 @@ MAY_IMPORT = {
     "fit": {"errors", "aggr", "study", "data", "layers"},
     "tune": {"errors", "study"},
     "track": {"errors", "study"},
-    "report": {"errors", "study"},
+    "report": {"errors", "statistics", "study"},
     "bench": {"errors", "aggr", "study", "data", "layers", "fit", "report"},
 }
-NO_TORCH = ("study", "track", "report", "tune")
+NO_TORCH = ("study", "track", "report", "tune", "statistics")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
 STANDARD = {"functools", "inspect", "math", "typing", "collections", "dataclasses", "importlib"}
 
