@@ -33,7 +33,7 @@ pre { background: #f5f7f9; padding: 1rem; overflow-x: auto; }
 
 PAGE = (
     """{% macro show(table, anchors=false) %}
-<div class="scroll"><table>
+<div class="scroll" id="{{ table_id(table.name) }}"><table>
 <caption>{{ table.caption }}</caption>
 <thead><tr>{% for column in table.columns %}<th>{{ column }}</th>{% endfor %}</tr></thead>
 <tbody>
@@ -42,8 +42,9 @@ PAGE = (
 {% for cell in row %}
 <td{% if cell.text == "missing" or cell.text.startswith("failed") %} class="failed"{% endif %}>
 {%- if cell.arm and not anchors %}<a href="#{{ cell.arm }}" title="arm {{ cell.arm }}">{% endif %}
+{%- if cell.link %}<a href="#{{ cell.link }}">{% endif %}
 {%- if cell.bold %}<b>{{ cell.text }}</b>{% else %}{{ cell.text }}{% endif %}
-{%- if cell.arm and not anchors %}</a>{% endif %}</td>
+{%- if cell.link or (cell.arm and not anchors) %}</a>{% endif %}</td>
 {% endfor %}
 </tr>
 {% endfor %}
@@ -51,6 +52,7 @@ PAGE = (
 {% if table.notes %}
 <div class="warnings">{% for note in table.notes %}<p>{{ note }}</p>{% endfor %}</div>
 {% endif %}
+{% for note in table.footnotes %}<p class="soft">{{ note }}</p>{% endfor %}
 {% endmacro %}
 {% macro files(table) %}
 {% for kind in ["csv", "tex", "md"] %}<a href="tables/{{ table.name }}.{{ kind }}">{{ kind }}</a> {% endfor %}
@@ -69,6 +71,7 @@ PAGE = (
 <h1>{{ plan.title }}</h1>
 <p class="soft">Study {{ plan.study }}. {{ counts }}</p>
 <nav>{% for section in sections %}<a href="#{{ section.name }}">{{ section.title }}</a> {% endfor %}
+<a href="#beside-the-paper">Beside the paper</a> <a href="#claims">Claims</a>
 <a href="#all-arms">All arms</a> <a href="#data">Data</a> <a href="#provenance">Provenance</a></nav>
 {% if warnings %}
 <div class="warnings"><p><b>Read this first</b></p>
@@ -83,6 +86,20 @@ PAGE = (
 <figure><img src="{{ section.image }}" alt="{{ section.figure_caption }}">
 <figcaption>{{ section.figure_caption }}
 <a href="figures/{{ section.name }}.pdf">pdf</a> <a href="figures/{{ section.name }}.png">png</a></figcaption></figure>
+{% endfor %}
+<h2 id="beside-the-paper">Beside the paper</h2>
+{% for table in papers.tables %}
+{{ show(table) }}
+<p class="soft">Table: {{ files(table) }}</p>
+{% endfor %}
+{% if papers.not_run %}
+<p>Tables of the paper of which nothing was run: {{ papers.not_run | join(", ") }}.</p>
+{% endif %}
+<h2 id="claims">Claims of the paper</h2>
+{% for table in [papers.claims, papers.pairs] %}
+<details open><summary>{{ table.caption }}</summary>
+{{ show(table) }}
+<p class="soft">Table: {{ files(table) }}</p></details>
 {% endfor %}
 <h2 id="all-arms">All arms</h2>
 {{ show(arms, anchors=true) }}

@@ -10,6 +10,8 @@ from ssma.study.paths import Results
 from ssma.study.records import write_record
 
 INFINITE = 1.797e308
+SPECS = {"MUTAG": {"source": "tu", "name": "MUTAG", "features": "labels"}, "ZINC": {"source": "zinc"}}
+FOLDS = {"MUTAG": {"scheme": "shuffle", "folds": 3, "seed": 0}, "ZINC": {"scheme": "official"}}
 METRICS = {"MUTAG": ("accuracy", "maximize"), "ZINC": ("mae", "minimize")}
 
 
@@ -100,7 +102,10 @@ class Fabric:
 
     def plan(self) -> None:
         labels = list(dict.fromkeys(arm["dataset"] for arm in self.arms))
-        datasets = {label: {"id": f"{label}-1", "label": label, "spec": {}, "splits": {"folds": 3}} for label in labels}
+        datasets = {
+            label: {"id": f"{label}-1", "label": label, "spec": SPECS[label], "splits": FOLDS[label]}
+            for label in labels
+        }
         write_record(
             self.results.plan,
             {"kind": "plan", "study": "made_up", "title": "A study & its <tests>", "result_version": 1, "config": {},

@@ -8,6 +8,7 @@ import ssma
 ROOT = Path(ssma.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
+    "paper": set(),
     "aggr": set(),
     "study": {"errors"},
     "data": {"errors", "study"},
@@ -15,7 +16,7 @@ MAY_IMPORT = {
     "fit": {"errors", "aggr", "study", "data", "layers"},
     "tune": {"errors", "study"},
     "track": {"errors", "study"},
-    "report": {"errors", "study"},
+    "report": {"errors", "paper", "study"},
     "bench": {"errors", "aggr", "study", "data", "layers", "fit", "report"},
 }
 NO_TORCH = ("study", "track", "report", "tune")

@@ -1,0 +1,77 @@
+"""The paper's claims, each with what the records say of it."""
+
+from ssma import paper
+from ssma.report.claim_checks import CHECKS
+from ssma.report.evidence import Comparison, Records, Verdict
+from ssma.report.table import Cell, Table, table_id
+
+NOT_CHECKABLE = "not checkable from records"
+PAIRS = "paper/claims-pairs"
+CAPTION = (
+    "The paper's claims and what the records of this study say: {counts}. A claim is supported or contradicted only by "
+    "the test in its row; with too few cells run, or intervals that are too wide, it is undecided. The arms are those "
+    "of the tables beside the paper, with their departures from its treatment. Intervals of differences are those of "
+    "the corrected resampled t test; each claim is judged by itself."
+)
+PAIRS_CAPTION = (
+    "The comparisons behind the claims: {count} pairs of arms. Gain: mean paired difference, counted so that positive "
+    "is better, in the units of the metric, with its 95% interval and two-sided p value (corrected resampled t test, "
+    "not adjusted) and the number of pairs (splits, or seeds where there is one split)."
+)
+
+
+def claim_tables(records: Records) -> tuple[Table, Table]:
+    """Returns the table of all claims, and the table of the comparisons behind them."""
+    verdicts = {claim.id: CHECKS[claim.id](records) for claim in paper.claims() if claim.id in CHECKS}
+    return _claims(verdicts), _pairs(records, verdicts)
+
+
+def _claims(verdicts: dict[str, Verdict]) -> Table:
+    rows, counts = [], {}
+    for claim in paper.claims():
+        found = verdicts.get(claim.id)
+        verdict = found.verdict if found else NOT_CHECKABLE
+        counts[verdict] = counts.get(verdict, 0) + 1
+        evidence = Cell(found.evidence, link=_link(found)) if found else Cell(claim.reason)
+        row = [claim.id, claim.section, claim.claim, claim.expected, verdict]
+        rows.append([*map(Cell, row), evidence, Cell(found.test if found else "–"), Cell(claim.note)])
+    columns = ["claim", "section", "what the paper says", "expected", "verdict", "evidence", "test", "note"]
+    shown = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    return Table(
+        "paper/claims",
+        CAPTION.format(counts=shown),
+        columns,
+        rows,
+        long=True,
+        align="llp{3cm}p{2cm}lp{3cm}p{3cm}p{3cm}",
+    )
+
+
+def _link(found: Verdict) -> str | None:
+    if found.comparisons:
+        return table_id(PAIRS)
+    return table_id(found.table) if found.table and found.evidence[0] != "0" else None
+
+
+def _pairs(records: Records, verdicts: dict[str, Verdict]) -> Table:
+    used: dict[Comparison, list[str]] = {}
+    for claim, found in verdicts.items():
+        for one in found.comparisons:
+            used.setdefault(one, []).append(claim)
+    rows = []
+    for one, claims in used.items():
+        arm, reference = records.arms[one.arm], records.arms[one.reference]
+        interval = f"[{one.metric.text(one.low, signed=True)}, {one.metric.text(one.high, signed=True)}]"
+        rows.append(
+            [
+                Cell(", ".join(claims)),
+                Cell(arm["label"], arm=one.arm),
+                Cell(reference["label"], arm=one.reference),
+                Cell(one.metric.title),
+                Cell(f"{one.metric.text(one.gain, signed=True)} {interval}", arm=one.arm),
+                Cell(f"{one.p:.2g}", arm=one.arm),
+                Cell(str(one.n)),
+            ]
+        )
+    columns = ["claims", "arm", "reference", "metric", "gain [95% interval]", "p", "pairs"]
+    return Table(PAIRS, PAIRS_CAPTION.format(count=len(rows)), columns, rows, long=True, align="p{2cm}p{4cm}p{4cm}llll")

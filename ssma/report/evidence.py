@@ -1,0 +1,207 @@
+"""What a claim rests on: arms compared split by split, and the rules by which comparisons become a verdict."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ssma.report.labels import Metric, metrics_of
+from ssma.report.paper_cells import OPERATOR, PAPERS_SSMA, paper_dataset, paper_layer, ssma_options
+from ssma.report.paper_tables import Beside
+from ssma.report.units import Units
+from ssma.study.ids import canonical_json
+
+if TYPE_CHECKING:
+    import pandas
+
+ALPHA = 0.05
+MARGIN = 0.01
+"""What counts as no difference: 1 percentage point, of an error 1% of the reference mean."""
+
+SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN = "supported", "contradicted", "undecided", "not run"
+"""Verdicts."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An arm against a reference: the mean paired gain (positive is better), its 95% interval and two-sided p value.
+
+    ``standard_error`` and n - 1 degrees of freedom are those of the corrected resampled t test; the interval speaks of
+    the gain in raw units. ``margin`` is what counts as no difference, in the same units.
+    """
+
+    arm: str
+    reference: str
+    metric: Metric
+    gain: float
+    low: float
+    high: float
+    p: float
+    n: int
+    standard_error: float
+    margin: float
+
+    def p_against(self, gain: float) -> float:
+        """Returns the two-sided p value of the hypothesis that the gain is ``gain``."""
+        from scipy.stats import t
+
+        return float(2 * t.sf(abs(self.gain - gain) / self.standard_error, self.n - 1))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the records say of a claim, with the numbers, the test and the comparisons behind it."""
+
+    verdict: str
+    evidence: str
+    test: str
+    comparisons: list[Comparison] = field(default_factory=list)
+    table: str = ""
+
+
+@dataclass(frozen=True)
+class Records:
+    """A study's plan and frame, and the paper's tables beside them.
+
+    ``ratios`` has n_test / n_train of each data set's splits, None if unknown.
+    """
+
+    plan: dict[str, Any]
+    frame: "pandas.DataFrame"
+    ratios: dict[str, float | None]
+    units: Units
+    tables: dict[str, Beside]
+    compared: dict[tuple[str, str], Comparison | None] = field(default_factory=dict)
+
+    @cached_property
+    def metrics(self) -> dict[str, Metric]:
+        return metrics_of(self.frame)
+
+    @cached_property
+    def arms(self) -> dict[str, dict[str, Any]]:
+        return {arm["id"]: arm for arm in self.plan["arms"]}
+
+    def place(self, arm: dict[str, Any]) -> tuple[str | None, str | None]:
+        """Returns data set and layer of an arm as the paper names them."""
+        return paper_dataset(self.plan["datasets"][arm["dataset"]]["spec"]), paper_layer(arm)
+
+    def whole(self, arm: str) -> bool:
+        """Says whether an arm has all its planned fits."""
+        return arm in self.units.values
+
+    def compare(self, arm: str, reference: str) -> Comparison | None:
+        """Compares two arms; None if fits are lacking, or there is no interval (one pair, or no spread)."""
+        if (arm, reference) not in self.compared:
+            self.compared[arm, reference] = self._compare(arm, reference)
+        return self.compared[arm, reference]
+
+    def _compare(self, arm: str, reference: str) -> Comparison | None:
+        from scipy.stats import t
+
+        values = [self.units.values.get(name) for name in (arm, reference)]
+        if any(value is None for value in values) or set(values[0].index) != set(values[1].index):
+            return None
+        dataset = self.arms[arm]["dataset"]
+        metric, n = self.metrics[dataset], len(values[0])
+        gains = (values[0] - values[1]) * (-1 if metric.direction == "minimize" else 1)
+        correction = 0.0 if "repeat" in gains.index.names else self.ratios.get(dataset)
+        if n < 2 or correction is None or gains.std(ddof=1) == 0:
+            return None
+        error = float(gains.std(ddof=1)) * math.sqrt(1 / n + correction)
+        mean, half = float(gains.mean()), float(t.ppf(0.975, n - 1)) * error
+        margin = MARGIN * (1 if metric.factor == 100 else abs(float(values[1].mean())))
+        p = float(2 * t.sf(abs(mean) / error, n - 1))
+        return Comparison(arm, reference, metric, mean, mean - half, mean + half, p, n, error, margin)
+
+    def ssma_arms(self, datasets: Iterable[str], layers: Iterable[str], operator: bool = True) -> list[dict[str, Any]]:
+        """Returns the SSMA arms on the paper's data sets and layers, of the paper's operator if ``operator``."""
+        wanted = {(dataset, layer) for dataset in datasets for layer in layers}
+        found = [arm for arm in self.plan["arms"] if arm["aggregator"] == "ssma" and self.place(arm) in wanted]
+        keys = {key: PAPERS_SSMA[key.removeprefix("ssma.")] for key in (*OPERATOR, "ssma.learn_affine")}
+        return [
+            arm for arm in found if not operator or (_fixed(arm, keys) and keys.items() <= ssma_options(arm).items())
+        ]
+
+    def series(self, arms: Iterable[dict[str, Any]], axis: str) -> list[dict[Any, dict[str, Any]]]:
+        """Groups arms that differ in one setting only; each group maps its values to arms, in rising order."""
+        groups: dict[str, dict[Any, dict[str, Any]]] = {}
+        group, key = axis.split(".")
+        for arm in arms:
+            if axis in arm["space"]:
+                continue
+            part = "aggregator" if group == "ssma" else group
+            value = ssma_options(arm)[axis] if group == "ssma" else arm["settings"][group].get(key)
+            rest = {name: values for name, values in arm["settings"].items()}
+            rest[part] = {name: item for name, item in rest[part].items() if name != key}
+            same = [arm[name] for name in ("dataset", "layer", "aggregator", "space", "splits", "repeats", "selection")]
+            groups.setdefault(canonical_json([*same, rest]), {})[value] = arm
+        return [dict(sorted(found.items())) for found in groups.values() if len(found) > 1]
+
+    def reference(self, arm: dict[str, Any], aggregator: str) -> dict[str, Any] | None:
+        """Returns the arm of another aggregator with the same data, network and training; one with results first."""
+        keys = ("model", "training")
+        same = [
+            other
+            for other in self.plan["arms"]
+            if (other["dataset"], other["layer"], other["aggregator"]) == (arm["dataset"], arm["layer"], aggregator)
+            and all(other["settings"][key] == arm["settings"][key] for key in keys)
+        ]
+        return min(same, key=lambda other: not self.whole(other["id"]), default=None)
+
+
+def _fixed(arm: dict[str, Any], keys: dict[str, Any]) -> bool:
+    return not keys.keys() & arm["space"].keys()
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Returns p values adjusted for their number by Holm's step-down method, in the order given."""
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def significant(comparisons: Sequence[Comparison], against: Callable[[Comparison], float], below: bool) -> int:
+    """Counts comparisons whose gain is below (or above) ``against`` at a Holm-adjusted p under 0.05."""
+    adjusted = holm([one.p_against(against(one)) for one in comparisons])
+    return sum(
+        p < ALPHA and (one.gain < against(one) if below else one.gain > against(one))
+        for p, one in zip(adjusted, comparisons, strict=True)
+    )
+
+
+def every_gain(comparisons: Sequence[Comparison], named: int, missing: str = "") -> Verdict:
+    """Judges the claim that all ``named`` comparisons are gains.
+
+    Supported if all were made and each 95% interval lies above 0; contradicted if one is a loss at a Holm-adjusted p
+    under 0.05; else undecided.
+    """
+    test = "each paired 95% interval above 0; one loss at Holm-adjusted p < 0.05 contradicts"
+    if not comparisons:
+        return Verdict(NOT_RUN, f"0 of {named} cells run{missing}", test)
+    better = sum(one.low > 0 for one in comparisons)
+    worse = significant(comparisons, lambda one: 0.0, below=True)
+    evidence = f"{len(comparisons)} of {named} cells run{missing}: {better} better, {worse} worse"
+    verdict = CONTRADICTED if worse else SUPPORTED if better == len(comparisons) >= named else UNDECIDED
+    return Verdict(verdict, evidence, test, list(comparisons))
+
+
+def no_loss(comparisons: Sequence[Comparison], named: int) -> Verdict:
+    """Judges the claim that none of ``named`` comparisons is a loss of more than the margin.
+
+    Supported if all were made and each 95% interval lies above minus the margin; contradicted if one lies below it at a
+    Holm-adjusted p under 0.05; else undecided.
+    """
+    test = (
+        "each paired 95% interval above minus the margin (1 percentage point; of an error 1% of the reference); one "
+        "beyond it at Holm-adjusted p < 0.05 contradicts"
+    )
+    if not comparisons:
+        return Verdict(NOT_RUN, f"0 of {named} cells run", test)
+    kept = sum(one.low > -one.margin for one in comparisons)
+    lost = significant(comparisons, lambda one: -one.margin, below=True)
+    evidence = f"{len(comparisons)} of {named} cells run: {kept} within the margin or above, {lost} lose more"
+    verdict = CONTRADICTED if lost else SUPPORTED if kept == len(comparisons) >= named else UNDECIDED
+    return Verdict(verdict, evidence, test, list(comparisons))
