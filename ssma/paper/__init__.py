@@ -53,7 +53,7 @@ class Improvement:
     table: str
     dataset: str
     layer: str
-    printed: float
+    printed: str
     check: str
     note: str
     line: int

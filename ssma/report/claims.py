@@ -2,9 +2,10 @@
 
 from ssma import paper
 from ssma.report.claim_checks import CHECKS
-from ssma.report.evidence import Comparison, Records, Verdict
+from ssma.report.evidence import CONTRADICTED, NOT_RUN, SUPPORTED, UNDECIDED, Comparison, Records, Verdict
 from ssma.report.table import Cell, Table, table_id
 
+ORDER = (CONTRADICTED, SUPPORTED, UNDECIDED, NOT_RUN)
 NOT_CHECKABLE = "not checkable from records"
 PAIRS = "paper/claims-pairs"
 CAPTION = (
@@ -27,23 +28,25 @@ def claim_tables(records: Records) -> tuple[Table, Table]:
 
 
 def _claims(verdicts: dict[str, Verdict]) -> Table:
-    rows, counts = [], {}
+    rows, counts = [], dict.fromkeys((*ORDER, NOT_CHECKABLE), 0)
     for claim in paper.claims():
         found = verdicts.get(claim.id)
         verdict = found.verdict if found else NOT_CHECKABLE
-        counts[verdict] = counts.get(verdict, 0) + 1
+        counts[verdict] += 1
         evidence = Cell(found.evidence, link=_link(found)) if found else Cell(claim.reason)
-        row = [claim.id, claim.section, claim.claim, claim.expected, verdict]
+        row = [verdict, claim.id, claim.section, claim.claim, claim.expected]
         rows.append([*map(Cell, row), evidence, Cell(found.test if found else "–"), Cell(claim.note)])
-    columns = ["claim", "section", "what the paper says", "expected", "verdict", "evidence", "test", "note"]
-    shown = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    rows.sort(key=lambda row: list(counts).index(row[0].text))
+    columns = ["verdict", "claim", "section", "what the paper says", "expected", "evidence", "test", "note"]
+    shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     return Table(
         "paper/claims",
         CAPTION.format(counts=shown),
         columns,
         rows,
         long=True,
-        align="llp{3cm}p{2cm}lp{3cm}p{3cm}p{3cm}",
+        align="p{1.4cm}p{1.4cm}lp{2.4cm}p{1.6cm}p{2.2cm}p{2cm}p{1.8cm}",
+        grouped=True,
     )
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import Metric, metrics_of
-from ssma.report.paper_cells import OPERATOR, PAPERS_SSMA, paper_dataset, paper_layer, ssma_options
+from ssma.report.paper_cells import OPERATOR, PAPERS_SSMA, alike, paper_dataset, paper_layer, ssma_options
 from ssma.report.paper_tables import Beside
 from ssma.report.units import Units
 from ssma.study.ids import canonical_json
@@ -91,7 +91,11 @@ class Records:
         return arm in self.units.values
 
     def compare(self, arm: str, reference: str) -> Comparison | None:
-        """Compares two arms; None if fits are lacking, or there is no interval (one pair, or no spread)."""
+        """Compares two arms; None where that cannot be done.
+
+        That is if fits are lacking, their splits differ, network or training were not alike, or there is no interval
+        (one pair, or no spread).
+        """
         if (arm, reference) not in self.compared:
             self.compared[arm, reference] = self._compare(arm, reference)
         return self.compared[arm, reference]
@@ -100,7 +104,9 @@ class Records:
         from scipy.stats import t
 
         values = [self.units.values.get(name) for name in (arm, reference)]
-        if any(value is None for value in values) or set(values[0].index) != set(values[1].index):
+        if any(value is None for value in values) or not alike(self.arms[arm], self.arms[reference]):
+            return None
+        if set(values[0].index) != set(values[1].index):
             return None
         dataset = self.arms[arm]["dataset"]
         metric, n = self.metrics[dataset], len(values[0])
@@ -123,6 +129,15 @@ class Records:
             arm for arm in found if not operator or (_fixed(arm, keys) and keys.items() <= ssma_options(arm).items())
         ]
 
+    def places(self, comparisons: Iterable[Comparison], *keys: str) -> int:
+        """Counts the cells that comparisons fall into: data set, layer, and these settings of their arms."""
+        cells = set()
+        for one in comparisons:
+            arm = self.arms[one.arm]
+            options = ssma_options(arm) | {"model.budget": arm["settings"]["model"].get("budget")}
+            cells.add((*self.place(arm), *(options[key] for key in keys)))
+        return len(cells)
+
     def series(self, arms: Iterable[dict[str, Any]], axis: str) -> list[dict[Any, dict[str, Any]]]:
         """Groups arms that differ in one setting only; each group maps its values to arms, in rising order."""
         groups: dict[str, dict[Any, dict[str, Any]]] = {}
@@ -140,12 +155,11 @@ class Records:
 
     def reference(self, arm: dict[str, Any], aggregator: str) -> dict[str, Any] | None:
         """Returns the arm of another aggregator with the same data, network and training; one with results first."""
-        keys = ("model", "training")
         same = [
             other
             for other in self.plan["arms"]
             if (other["dataset"], other["layer"], other["aggregator"]) == (arm["dataset"], arm["layer"], aggregator)
-            and all(other["settings"][key] == arm["settings"][key] for key in keys)
+            and alike(arm, other)
         ]
         return min(same, key=lambda other: not self.whole(other["id"]), default=None)
 
@@ -172,27 +186,29 @@ def significant(comparisons: Sequence[Comparison], against: Callable[[Comparison
     )
 
 
-def every_gain(comparisons: Sequence[Comparison], named: int, missing: str = "") -> Verdict:
-    """Judges the claim that all ``named`` comparisons are gains.
+def every_gain(comparisons: Sequence[Comparison], named: int, run: int | None = None, missing: str = "") -> Verdict:
+    """Judges the claim that all comparisons in ``named`` cells are gains.
 
-    Supported if all were made and each 95% interval lies above 0; contradicted if one is a loss at a Holm-adjusted p
-    under 0.05; else undecided.
+    Supported if all cells were run (``run``, by default one for each comparison) and each 95% interval lies above 0;
+    contradicted if one comparison is a loss at a Holm-adjusted p under 0.05; else undecided.
     """
     test = "each paired 95% interval above 0; one loss at Holm-adjusted p < 0.05 contradicts"
+    run = len(comparisons) if run is None else run
     if not comparisons:
         return Verdict(NOT_RUN, f"0 of {named} cells run{missing}", test)
     better = sum(one.low > 0 for one in comparisons)
     worse = significant(comparisons, lambda one: 0.0, below=True)
-    evidence = f"{len(comparisons)} of {named} cells run{missing}: {better} better, {worse} worse"
-    verdict = CONTRADICTED if worse else SUPPORTED if better == len(comparisons) >= named else UNDECIDED
+    evidence = f"{run} of {named} cells run{missing}: {better} of {len(comparisons)} pairs better, {worse} worse"
+    supported = run == named and better == len(comparisons)
+    verdict = CONTRADICTED if worse else SUPPORTED if supported else UNDECIDED
     return Verdict(verdict, evidence, test, list(comparisons))
 
 
-def no_loss(comparisons: Sequence[Comparison], named: int) -> Verdict:
-    """Judges the claim that none of ``named`` comparisons is a loss of more than the margin.
+def no_loss(comparisons: Sequence[Comparison], named: int, run: int) -> Verdict:
+    """Judges the claim that no comparison in ``named`` cells, ``run`` of them run, loses more than the margin.
 
-    Supported if all were made and each 95% interval lies above minus the margin; contradicted if one lies below it at a
-    Holm-adjusted p under 0.05; else undecided.
+    Supported if all cells were run and each 95% interval lies above minus the margin; contradicted if one comparison
+    lies below it at a Holm-adjusted p under 0.05; else undecided.
     """
     test = (
         "each paired 95% interval above minus the margin (1 percentage point; of an error 1% of the reference); one "
@@ -202,6 +218,7 @@ def no_loss(comparisons: Sequence[Comparison], named: int) -> Verdict:
         return Verdict(NOT_RUN, f"0 of {named} cells run", test)
     kept = sum(one.low > -one.margin for one in comparisons)
     lost = significant(comparisons, lambda one: -one.margin, below=True)
-    evidence = f"{len(comparisons)} of {named} cells run: {kept} within the margin or above, {lost} lose more"
-    verdict = CONTRADICTED if lost else SUPPORTED if kept == len(comparisons) >= named else UNDECIDED
+    evidence = f"{run} of {named} cells run: {kept} of {len(comparisons)} pairs lose no more than the margin, {lost} do"
+    supported = run == named and kept == len(comparisons)
+    verdict = CONTRADICTED if lost else SUPPORTED if supported else UNDECIDED
     return Verdict(verdict, evidence, test, list(comparisons))

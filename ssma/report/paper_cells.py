@@ -7,7 +7,7 @@ from typing import Any
 from ssma.paper import Result, protocols
 from ssma.report.labels import setting, value_text
 from ssma.study.presets import preset
-from ssma.study.settings import SSMAOptions
+from ssma.study.settings import ONLY_FOR_LAYERS, SSMAOptions
 
 PAPERS_SSMA = SSMAOptions().model_dump()
 SEARCHED = ("ssma.kappa", "ssma.compression", "ssma.selection")
@@ -72,6 +72,26 @@ def fits(result: Result, arm: dict[str, Any]) -> bool:
     if result.variant in ("random", "attention"):
         wanted["ssma.selection"] = result.variant
     return not wanted.keys() & arm["space"].keys() and wanted.items() <= ssma_options(arm).items()
+
+
+def alike(arm: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Says whether two arms have the same network and training, so that their difference is that of the aggregation.
+
+    Compared are the settings that both have, given or searched. How PNA mixes is not: its baseline is the mix alone. In
+    arms of two layers those settings are left out that only some layers have.
+    """
+
+    def treatment(one: dict[str, Any]) -> dict[str, Any]:
+        groups = ("model", "training")
+        given = {f"{group}.{key}": value for group in groups for key, value in one["settings"][group].items()}
+        searched = {key: ["searched", values] for key, values in one["space"].items() if key.startswith(groups)}
+        return given | searched
+
+    first, second = treatment(arm), treatment(other)
+    left_out = {"model.pna_mix"}
+    if arm["layer"] != other["layer"]:
+        left_out |= {f"model.{key}" for key in ONLY_FOR_LAYERS}
+    return all(first[key] == second[key] for key in (first.keys() & second.keys()) - left_out)
 
 
 def ssma_options(arm: dict[str, Any]) -> dict[str, Any]:

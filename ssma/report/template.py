@@ -15,6 +15,7 @@ nav a { margin-right: 1.2rem; white-space: nowrap; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .6rem; max-width: 60rem; }
 th, td { text-align: left; padding: .3rem .9rem .3rem 0; white-space: nowrap; vertical-align: top; }
+.text td { white-space: normal; min-width: 5rem; max-width: 20rem; }
 thead th { border-top: 2px solid var(--ink); border-bottom: 1px solid var(--ink); }
 tbody tr:last-child td { border-bottom: 2px solid var(--ink); }
 tr.group td { border-top: 1px solid var(--line); }
@@ -33,7 +34,7 @@ pre { background: #f5f7f9; padding: 1rem; overflow-x: auto; }
 
 PAGE = (
     """{% macro show(table, anchors=false) %}
-<div class="scroll" id="{{ table_id(table.name) }}"><table>
+<div class="scroll" id="{{ table_id(table.name) }}"><table{% if "p{" in table.align %} class="text"{% endif %}>
 <caption>{{ table.caption }}</caption>
 <thead><tr>{% for column in table.columns %}<th>{{ column }}</th>{% endfor %}</tr></thead>
 <tbody>
@@ -97,9 +98,8 @@ PAGE = (
 {% endif %}
 <h2 id="claims">Claims of the paper</h2>
 {% for table in [papers.claims, papers.pairs] %}
-<details open><summary>{{ table.caption }}</summary>
 {{ show(table) }}
-<p class="soft">Table: {{ files(table) }}</p></details>
+<p class="soft">Table: {{ files(table) }}</p>
 {% endfor %}
 <h2 id="all-arms">All arms</h2>
 {{ show(arms, anchors=true) }}
