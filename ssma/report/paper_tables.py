@@ -46,7 +46,7 @@ class Beside:
 
     @property
     def run(self) -> bool:
-        """Says whether an entry was run that no earlier table has; with SSMA alone the other baselines' tables are not."""
+        """Says whether an entry was run that no earlier table has: SSMA's own entries are those of table 1 in most."""
         arms = [found.arm["id"] for entry, found in self.cells.items() if entry in self.own]
         rows = self.units.summary.loc[arms]
         return bool((rows["missing"] < rows["planned"]).any())
