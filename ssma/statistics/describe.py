@@ -1,0 +1,94 @@
+"""Mean, spread and bootstrap interval of a sample."""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ssma.statistics.outcome import ALPHA, Interval, NotTestable
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+RESAMPLES = 9_999
+SEED = 0
+SMALLEST = 3
+"""Values that an interval needs: of two, half of all resamples are one value repeated."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """A sample in numbers; ``std`` is the sample standard deviation (n - 1), ``interval`` that of the mean (BCa)."""
+
+    n: int
+    mean: float
+    std: float | NotTestable
+    interval: Interval | NotTestable
+
+
+def describe(values: "ArrayLike") -> Description:
+    """Describes the values of the units, such as one test metric per split.
+
+    Args:
+        values: ``[n]``, at least one, all finite.
+
+    Raises:
+        ValueError: If there is no value, or one is not finite.
+    """
+    import numpy
+
+    sample = finite(values, "values", 1)
+    std = float(sample.std(ddof=1)) if len(sample) > 1 else NotTestable("a single value has no spread")
+    return Description(len(sample), float(sample.mean()), std, bca_interval([sample], numpy.mean))
+
+
+def bca_interval(
+    samples: "Sequence[ArrayLike]", statistic: "Callable[..., NDArray]", paired: bool = False
+) -> Interval | NotTestable:
+    """Returns the 95% bootstrap interval of a statistic, bias-corrected and accelerated (BCa).
+
+    9,999 resamples with a fixed seed. Source: Efron, "Better Bootstrap Confidence Intervals", Journal of the American
+    Statistical Association 82 (1987). It takes the units of a sample as independent, and with few of them (under
+    about 20) it is too narrow.
+
+    Args:
+        samples: Arrays ``[n]``, each with at least one finite value.
+        statistic: Takes as many arrays ``[..., n]`` and ``axis=-1``, returns ``[...]``.
+        paired: Whether all samples are resampled together, so that pairs stay pairs.
+
+    Raises:
+        ValueError: If a sample is empty, has a value that is not finite, or differs in length from its partner.
+    """
+    from scipy.stats import bootstrap
+
+    arrays = [finite(sample, f"samples[{place}]", 1) for place, sample in enumerate(samples)]
+    smallest = min(map(len, arrays))
+    if smallest < SMALLEST:
+        return NotTestable(f"{smallest} of the {SMALLEST} values that an interval needs")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a degenerate sample gives NaN, which is reported below
+        result = bootstrap(
+            arrays, statistic, paired=paired, vectorized=True, n_resamples=RESAMPLES, rng=SEED, method="BCa",
+            confidence_level=1 - ALPHA,
+        )  # fmt: skip
+    low, high = map(float, result.confidence_interval)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return NotTestable("the values do not vary enough for an interval")
+    return Interval(low, high)
+
+
+def finite(values: "ArrayLike", name: str, dimensions: int) -> "NDArray":
+    """Returns an array of floats.
+
+    Raises:
+        ValueError: If it has another number of dimensions, no values, or one that is not finite.
+    """
+    import numpy
+
+    array = numpy.asarray(values, dtype=float)
+    if array.ndim != dimensions or array.size == 0:
+        raise ValueError(f"{name}: got the shape {array.shape} but expected {dimensions} dimension(s) with values")
+    if not numpy.isfinite(array).all():
+        raise ValueError(f"{name}: got a value that is not finite; leave out what has no value and say so")
+    return array
