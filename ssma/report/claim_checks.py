@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from ssma import paper
 from ssma.report.evidence import (
-    ALPHA,
     CONTRADICTED,
     NOT_RUN,
     SUPPORTED,
@@ -17,8 +16,8 @@ from ssma.report.evidence import (
     no_loss,
     significant,
 )
-from ssma.report.gains import Gain
 from ssma.report.paper_tables import gain_text, improvement_terms, paired_entries
+from ssma.statistics.outcome import ALPHA, Interval, NotTestable
 from ssma.study.presets import preset
 
 Check = Callable[[Records], Verdict]
@@ -89,21 +88,23 @@ def within_budget(records: Records) -> Verdict:
 def largest_on_imdb(records: Records) -> Verdict:
     """B1: the mean relative improvement on IMDB-BINARY exceeds that on every other data set of tables 1 and 2."""
     test = "95% intervals (BCa) of the improvements over the layers of this package: IMDB-BINARY's above all others"
-    gains: dict[str, Gain] = {}
+    intervals: dict[str, Interval | NotTestable] = {}
+    texts = []
     lines = [line for line in paper.improvements() if line.table in MACRO]
     for line in lines:
         table = records.tables[line.table]
         gain, layers = table.gain(line), sum(layer not in NOT_HERE for _, layer in improvement_terms(line))
         if gain and len(table.pairs(line)) == layers:
-            gains[line.dataset] = gain
-    evidence = "; ".join(f"{name} {gain_text(gain)}" for name, gain in gains.items())
-    evidence = f"{len(gains)} of {len(lines)} data sets with all layers" + (f": {evidence}" if evidence else "")
-    mine = gains.pop("IMDB-BINARY", None)
-    verdict = UNDECIDED if mine or gains else NOT_RUN
-    if mine and mine.low is not None and mine.high is not None:
-        if any(gain.low is not None and gain.low > mine.high for gain in gains.values()):
+            intervals[line.dataset] = gain.interval
+            texts.append(f"{line.dataset} {gain_text(gain)}")
+    evidence = f"{len(texts)} of {len(lines)} data sets with all layers" + (f": {'; '.join(texts)}" if texts else "")
+    mine = intervals.pop("IMDB-BINARY", None)
+    known = [interval for interval in intervals.values() if isinstance(interval, Interval)]
+    verdict = UNDECIDED if texts else NOT_RUN
+    if isinstance(mine, Interval):
+        if any(other.low > mine.high for other in known):
             verdict = CONTRADICTED
-        elif len(gains) == len(lines) - 1 and all(g.high is not None and g.high < mine.low for g in gains.values()):
+        elif len(known) == len(lines) - 1 and all(other.high < mine.low for other in known):
             verdict = SUPPORTED
     return Verdict(verdict, evidence, test, table="arms")
 
@@ -249,9 +250,9 @@ def improvement(line: paper.Improvement) -> Check:
         same = [terms[pair.dataset, pair.layer] for pair in pairs]
         evidence += f": ours {gain_text(gain)}, the paper's entries for these {sum(same) / len(same):.2f}"
         verdict = UNDECIDED
-        if len(pairs) == len(terms) and gain.low is not None and gain.high is not None:
-            holds = gain.low <= float(line.printed) <= gain.high
-            verdict = CONTRADICTED if not holds else SUPPORTED if gain.low > 0 else UNDECIDED
+        if len(pairs) == len(terms) and isinstance(gain.interval, Interval):
+            holds = gain.interval.low <= float(line.printed) <= gain.interval.high
+            verdict = CONTRADICTED if not holds else SUPPORTED if gain.interval.low > 0 else UNDECIDED
         return Verdict(verdict, evidence, test, table=f"paper/{line.table}")
 
     return check

@@ -72,8 +72,8 @@ def _pairs(records: Records, verdicts: dict[str, Verdict]) -> Table:
                 Cell(reference["label"], arm=one.reference),
                 Cell(one.metric.title),
                 Cell(f"{one.metric.text(one.gain, signed=True)} {interval}", arm=one.arm),
-                Cell(f"{one.p:.2g}", arm=one.arm),
-                Cell(str(one.n)),
+                Cell(f"{one.test.p:.2g}", arm=one.arm),
+                Cell(str(len(one.gains))),
             ]
         )
     columns = ["claims", "arm", "reference", "metric", "gain [95% interval]", "p", "pairs"]

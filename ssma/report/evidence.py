@@ -10,12 +10,13 @@ from ssma.report.labels import Metric, metrics_of
 from ssma.report.paper_cells import OPERATOR, PAPERS_SSMA, alike, paper_dataset, paper_layer, ssma_options
 from ssma.report.paper_tables import Beside
 from ssma.report.units import Units
+from ssma.statistics.outcome import ALPHA, NotTestable
+from ssma.statistics.pairs import CorrectedT, corrected_t, holm, paired_differences
 from ssma.study.ids import canonical_json
 
 if TYPE_CHECKING:
     import pandas
 
-ALPHA = 0.05
 MARGIN = 0.01
 """What counts as no difference: 1 percentage point, of an error 1% of the reference mean."""
 
@@ -25,28 +26,35 @@ SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN = "supported", "contradicted", "unde
 
 @dataclass(frozen=True)
 class Comparison:
-    """An arm against a reference: the mean paired gain (positive is better), its 95% interval and two-sided p value.
+    """An arm against a reference by the corrected resampled t-test: a gain in raw units, where positive is better.
 
-    ``standard_error`` and n - 1 degrees of freedom are those of the corrected resampled t test; the interval speaks of
-    the gain in raw units. ``margin`` is what counts as no difference, in the same units.
+    ``gains`` holds one per unit. ``margin`` is what counts as no difference, in the same units.
     """
 
     arm: str
     reference: str
     metric: Metric
-    gain: float
-    low: float
-    high: float
-    p: float
-    n: int
-    standard_error: float
+    gains: tuple[float, ...]
+    test_train_ratio: float
+    test: CorrectedT
     margin: float
+
+    @property
+    def gain(self) -> float:
+        return math.fsum(self.gains) / len(self.gains)
+
+    @property
+    def low(self) -> float:
+        return self.test.interval.low
+
+    @property
+    def high(self) -> float:
+        return self.test.interval.high
 
     def p_against(self, gain: float) -> float:
         """Returns the two-sided p value of the hypothesis that the gain is ``gain``."""
-        from scipy.stats import t
-
-        return float(2 * t.sf(abs(self.gain - gain) / self.standard_error, self.n - 1))
+        found = corrected_t([one - gain for one in self.gains], self.test_train_ratio)
+        return found.p if isinstance(found, CorrectedT) else 1.0  # beside ``gain`` they differ by rounding only
 
 
 @dataclass(frozen=True)
@@ -101,24 +109,21 @@ class Records:
         return self.compared[arm, reference]
 
     def _compare(self, arm: str, reference: str) -> Comparison | None:
-        from scipy.stats import t
-
-        values = [self.units.values.get(name) for name in (arm, reference)]
-        if any(value is None for value in values) or not alike(self.arms[arm], self.arms[reference]):
+        ours, base = (self.units.values.get(name) for name in (arm, reference))
+        if ours is None or base is None or not alike(self.arms[arm], self.arms[reference]):
             return None
-        if set(values[0].index) != set(values[1].index):
+        if set(ours.index) != set(base.index):
             return None
         dataset = self.arms[arm]["dataset"]
-        metric, n = self.metrics[dataset], len(values[0])
-        gains = (values[0] - values[1]) * (-1 if metric.direction == "minimize" else 1)
-        correction = 0.0 if "repeat" in gains.index.names else self.ratios.get(dataset)
-        if n < 2 or correction is None or gains.std(ddof=1) == 0:
+        metric = self.metrics[dataset]
+        better, worse = (base, ours) if metric.direction == "minimize" else (ours, base)
+        gains = paired_differences(better.loc[ours.index], worse.loc[ours.index])
+        ratio = 0.0 if "repeat" in ours.index.names else self.ratios.get(dataset)
+        test = corrected_t(gains, ratio)
+        if ratio is None or isinstance(test, NotTestable):
             return None
-        error = float(gains.std(ddof=1)) * math.sqrt(1 / n + correction)
-        mean, half = float(gains.mean()), float(t.ppf(0.975, n - 1)) * error
-        margin = MARGIN * (1 if metric.factor == 100 else abs(float(values[1].mean())))
-        p = float(2 * t.sf(abs(mean) / error, n - 1))
-        return Comparison(arm, reference, metric, mean, mean - half, mean + half, p, n, error, margin)
+        margin = MARGIN * (1 if metric.factor == 100 else abs(float(base.mean())))
+        return Comparison(arm, reference, metric, tuple(map(float, gains)), ratio, test, margin)
 
     def ssma_arms(self, datasets: Iterable[str], layers: Iterable[str], operator: bool = True) -> list[dict[str, Any]]:
         """Returns the SSMA arms on the paper's data sets and layers, of the paper's operator if ``operator``."""
@@ -166,15 +171,6 @@ class Records:
 
 def _fixed(arm: dict[str, Any], keys: dict[str, Any]) -> bool:
     return not keys.keys() & arm["space"].keys()
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Returns p values adjusted for their number by Holm's step-down method, in the order given."""
-    adjusted, largest = [1.0] * len(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
-        adjusted[place] = largest
-    return adjusted
 
 
 def significant(comparisons: Sequence[Comparison], against: Callable[[Comparison], float], below: bool) -> int:

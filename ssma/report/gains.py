@@ -1,17 +1,15 @@
 """The paper's improvement rows: the mean of relative gains, from its entries and from records, with an interval."""
 
-import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ssma.statistics.describe import bca_interval
+from ssma.statistics.outcome import Interval, NotTestable
+
 if TYPE_CHECKING:
     import numpy
     import pandas
-
-RESAMPLES = 9_999
-SEED = 0
 
 
 @dataclass(frozen=True)
@@ -28,12 +26,10 @@ class Pair:
 
 @dataclass(frozen=True)
 class Gain:
-    """A mean relative gain in percent with its 95% interval; ``reason`` says why there is none."""
+    """A mean relative gain in percent with its 95% interval."""
 
     mean: float
-    low: float | None
-    high: float | None
-    reason: str
+    interval: Interval | NotTestable
 
 
 def pair_of(dataset: str, layer: str, direction: str, base: "pandas.Series", ours: "pandas.Series") -> Pair | None:
@@ -50,38 +46,28 @@ def relative_gain(base: float, ours: float, smaller_is_better: bool) -> float:
 
 
 def mean_gain(pairs: Sequence[Pair]) -> Gain:
-    """Returns the mean over ``pairs`` of the relative gain of mean over mean, with a bootstrap interval.
+    """Returns the mean over ``pairs`` of the relative gain of mean over mean, with its BCa bootstrap interval.
 
-    Resampled are the units of each data set (9,999 times, fixed seed), the same for all its layers and both arms, so
-    that pairs stay pairs; the interval is BCa (Efron, J. Am. Stat. Assoc. 82, 1987).
+    Resampled are the units of each data set, the same for all its layers and both arms, so that pairs stay pairs.
 
     Raises:
         ValueError: If there are no pairs, or those of one data set differ in their units.
     """
     import numpy
-    from scipy.stats import DegenerateDataWarning, bootstrap
 
     groups = [[pair for pair in pairs if pair.dataset == name] for name in dict.fromkeys(p.dataset for p in pairs)]
     mixed = [group[0].dataset for group in groups if len({pair.units for pair in group}) > 1]
     if not groups or mixed:
         raise ValueError(f"mean_gain: expected pairs, on the same units within a data set; got {mixed or 'no pairs'}")
 
-    def statistic(*places: "numpy.ndarray", axis: int = -1) -> "numpy.ndarray":
+    def statistic(*samples: "numpy.ndarray", axis: int = -1) -> "numpy.ndarray":
         gains = []
-        for place, group in zip(places, groups, strict=True):
+        for sample, group in zip(samples, groups, strict=True):
+            places = sample.astype(int)
             for pair in group:
-                base, ours = pair.base[place].mean(axis), pair.ours[place].mean(axis)
+                base, ours = pair.base[places].mean(axis), pair.ours[places].mean(axis)
                 gains.append(relative_gain(base, ours, pair.smaller_is_better))
         return numpy.mean(gains, axis=0)
 
-    units = [numpy.arange(len(group[0].units)) for group in groups]
-    mean = float(statistic(*units))
-    if min(map(len, units)) < 2:
-        return Gain(mean, None, None, "a single unit has no interval")
-    with warnings.catch_warnings():
-        for category in (DegenerateDataWarning, RuntimeWarning):
-            warnings.simplefilter("ignore", category)  # a degenerate sample is reported below
-        interval = bootstrap(units, statistic, n_resamples=RESAMPLES, rng=SEED, method="BCa").confidence_interval
-    if not (math.isfinite(interval.low) and math.isfinite(interval.high)):
-        return Gain(mean, None, None, "all units agree, which gives no interval")
-    return Gain(mean, float(interval.low), float(interval.high), "")
+    places = [numpy.arange(len(group[0].units)) for group in groups]
+    return Gain(float(statistic(*places)), bca_interval(places, statistic))

@@ -12,6 +12,7 @@ from ssma.report.labels import METRIC_NAMES, listing
 from ssma.report.paper_cells import Match, alike, candidates, match
 from ssma.report.table import Cell, Table, table_id
 from ssma.report.units import Units
+from ssma.statistics.outcome import NotTestable
 
 if TYPE_CHECKING:
     import pandas
@@ -181,9 +182,9 @@ def improvement_terms(line: paper.Improvement) -> dict[tuple[str, str], float]:
 
 def gain_text(gain: Gain) -> str:
     """Returns "6.2 [4.4, 8.1]", or the reason instead of the interval."""
-    if gain.low is None or gain.high is None:
-        return f"{_percent(gain.mean)} ({gain.reason})"
-    return f"{_percent(gain.mean)} [{_percent(gain.low)}, {_percent(gain.high)}]"
+    if isinstance(gain.interval, NotTestable):
+        return f"{_percent(gain.mean)} ({gain.interval})"
+    return f"{_percent(gain.mean)} [{_percent(gain.interval.low)}, {_percent(gain.interval.high)}]"
 
 
 def _behind(line: paper.Improvement) -> list[tuple[paper.Result, paper.Result]]:

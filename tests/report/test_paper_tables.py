@@ -12,6 +12,7 @@ from ssma.report.gains import Pair, mean_gain, pair_of, relative_gain
 from ssma.report.paper_tables import beside, improvement_table, results_table
 from ssma.report.table import Cell, Table
 from ssma.report.units import units_of
+from ssma.statistics.outcome import NotTestable
 
 
 @pytest.fixture
@@ -134,9 +135,10 @@ def test_a_mean_gain_has_an_interval_over_paired_units():
     units = tuple(range(4))
     # pairs move together: 2.64 / 2.4 in all, and no resample leaves the span of the single units
     gain = mean_gain([Pair("D", "gcn", False, units, base, ours)])
-    assert gain.mean == pytest.approx(10.0) and 5.0 <= gain.low < 10.0 < gain.high <= 15.0
+    low, high = gain.interval.low, gain.interval.high
+    assert gain.mean == pytest.approx(10.0) and 5.0 <= low < 10.0 < high <= 15.0
     two = mean_gain([Pair("D", "gcn", False, units, base, ours), Pair("D", "gin", False, units, base, base)])
-    assert two.mean == pytest.approx(5.0) and (two.high - two.low) == pytest.approx((gain.high - gain.low) / 2)
+    assert two.mean == pytest.approx(5.0) and two.interval.high - two.interval.low == pytest.approx((high - low) / 2)
     over = mean_gain(
         [Pair("D", "gps", False, units, base, ours), Pair("E", "gps", True, units[:2], base[:2], base[:2] / 2)]
     )
@@ -144,12 +146,12 @@ def test_a_mean_gain_has_an_interval_over_paired_units():
 
 
 def test_a_gain_without_an_interval_says_why():
-    same = numpy.array([0.5, 0.5])
-    assert (
-        mean_gain([Pair("D", "gcn", False, (0, 1), same, same * 1.2)]).reason
-        == "all units agree, which gives no interval"
+    same = numpy.array([0.5, 0.5, 0.5])
+    constant = NotTestable("the values do not vary enough for an interval")
+    assert mean_gain([Pair("D", "gcn", False, (0, 1, 2), same, same * 1.2)]).interval == constant
+    assert mean_gain([Pair("D", "gcn", False, (0,), same[:1], same[:1])]).interval == NotTestable(
+        "1 of the 3 values that an interval needs"
     )
-    assert mean_gain([Pair("D", "gcn", False, (0,), same[:1], same[:1])]).reason == "a single unit has no interval"
     with pytest.raises(ValueError, match="same units within a data set; got \\['D'\\]"):
         mean_gain([Pair("D", "gcn", False, (0, 1), same, same), Pair("D", "gin", False, (0, 2), same, same)])
 

@@ -9,6 +9,7 @@ ROOT = Path(ssma.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
     "paper": set(),
+    "statistics": set(),
     "aggr": set(),
     "study": {"errors"},
     "data": {"errors", "study"},
@@ -16,7 +17,7 @@ MAY_IMPORT = {
     "fit": {"errors", "aggr", "study", "data", "layers"},
     "tune": {"errors", "study"},
     "track": {"errors", "study"},
-    "report": {"errors", "paper", "study"},
+    "report": {"errors", "paper", "statistics", "study"},
     "bench": {"errors", "aggr", "study", "data", "layers", "fit", "report"},
 }
 NO_TORCH = ("study", "track", "report", "tune")
