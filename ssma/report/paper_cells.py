@@ -75,7 +75,7 @@ def fits(result: Result, arm: dict[str, Any]) -> bool:
 
 
 def alike(arm: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Says whether two arms have the same network and training, so that their difference is that of the aggregation.
+    """Says whether two arms have the same data, network and training, so that their difference is the aggregation's.
 
     Compared are the settings that both have, given or searched. How PNA mixes is not: its baseline is the mix alone. In
     arms of two layers those settings are left out that only some layers have.
@@ -87,6 +87,8 @@ def alike(arm: dict[str, Any], other: dict[str, Any]) -> bool:
         searched = {key: ["searched", values] for key, values in one["space"].items() if key.startswith(groups)}
         return given | searched
 
+    if arm["dataset"] != other["dataset"]:
+        return False
     first, second = treatment(arm), treatment(other)
     left_out = {"model.pna_mix"}
     if arm["layer"] != other["layer"]:

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "report": {"errors", "paper", "statistics", "study"},
     "bench": {"errors", "aggr", "study", "data", "layers", "fit", "report"},
 }
-NO_TORCH = ("study", "track", "report", "tune")
+NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
 STANDARD = {"functools", "inspect", "math", "typing", "collections", "dataclasses", "importlib"}
 

@@ -1,0 +1,53 @@
+import numpy
+import pytest
+
+from ssma.statistics import describe as module
+from ssma.statistics.describe import bca_interval, describe
+from ssma.statistics.outcome import Interval, NotTestable
+
+# spatial test data A of Efron and Tibshirani, An Introduction to the Bootstrap (1993), table 14.1
+SPATIAL = [48, 36, 20, 29, 42, 42, 20, 42, 22, 41, 45, 14, 6, 0, 33, 28, 34, 4, 32, 24, 47, 41, 24, 26, 30, 41]
+
+
+def test_a_sample_in_numbers():
+    found = describe([0.82, 0.72, 0.88])
+    assert (found.n, found.mean) == (3, pytest.approx(2.42 / 3))
+    assert found.std == pytest.approx(0.0808290, abs=1e-6)
+    assert 0.72 <= found.interval.low < found.mean < found.interval.high <= 0.88
+
+
+def test_few_or_equal_values_have_no_interval():
+    assert describe([0.5]).std == NotTestable("a single value has no spread")
+    assert str(describe([0.5, 0.6]).interval) == "not testable: 2 of the 3 values that an interval needs"
+    assert describe([0.5, 0.5, 0.5]).interval == NotTestable("the values do not vary enough for an interval")
+
+
+def test_bca_agrees_with_the_published_interval(monkeypatch):
+    monkeypatch.setattr(module, "ALPHA", 0.1)
+    found = bca_interval([SPATIAL], numpy.var)
+    # chapter 14: (115.8, 259.6) from 2,000 resamples, whose ends vary by a few units
+    assert found.low == pytest.approx(115.8, abs=2)
+    assert found.high == pytest.approx(259.6, abs=4)
+
+
+def test_pairs_stay_pairs():
+    ours, reference = numpy.array([1.0, 2.0, 3.0, 9.0]), numpy.array([0.0, 1.0, 2.5, 8.0])
+
+    def gap(one, other, axis=-1):
+        return one.mean(axis) - other.mean(axis)
+
+    paired = bca_interval([ours, reference], gap, paired=True)
+    alone = bca_interval([ours - reference], numpy.mean)
+    assert (paired.low, paired.high) == (pytest.approx(alone.low), pytest.approx(alone.high))
+    assert bca_interval([ours, reference], gap).low < 0 < paired.low
+
+
+def test_an_interval_is_the_same_every_time():
+    assert isinstance(describe(SPATIAL).interval, Interval)
+    assert describe(SPATIAL) == describe(SPATIAL)
+
+
+@pytest.mark.parametrize("values", [[], [0.5, float("nan")], [[0.5]]])
+def test_what_has_no_value_is_refused(values):
+    with pytest.raises(ValueError, match="values: got"):
+        describe(values)

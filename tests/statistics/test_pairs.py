@@ -1,0 +1,123 @@
+import itertools
+import math
+
+import numpy
+import pytest
+from scipy import stats
+
+from ssma.statistics.outcome import NotTestable
+from ssma.statistics.pairs import compare_pairs, corrected_t, hedges_g, holm, paired_differences, posterior, wilcoxon
+
+# Darwin's maize, in eighths of an inch (Fisher, The Design of Experiments, 1935)
+DARWIN = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
+
+
+def test_rounding_makes_no_differences():
+    assert paired_differences([0.1 + 0.2, 0.8], [0.3, 0.7]).tolist() == [0.0, 0.1]
+    assert paired_differences([1e-9, 0.0], [0.0, 0.0]).tolist() == [1e-9, 0.0]
+    assert paired_differences([0.0], [0.0]).tolist() == [0.0]
+    with pytest.raises(ValueError, match="2 values and 3 of the reference"):
+        paired_differences([1, 2], [1, 2, 3])
+
+
+def test_corrected_t_by_hand():
+    # mean 0.2, s 0.1, error 0.1 sqrt(1/3 + 1/6); with 2 degrees of freedom p = 1 - t / sqrt(2 + t^2)
+    found = corrected_t([0.1, 0.2, 0.3], 1 / 6)
+    assert (found.t, found.degrees) == (pytest.approx(2 * math.sqrt(2)), 2)
+    assert found.p == pytest.approx(1 - math.sqrt(8 / 10))
+    half = 4.3026527 * 0.1 / math.sqrt(2)  # t(0.975, 2)
+    assert (found.interval.low, found.interval.high) == (pytest.approx(0.2 - half), pytest.approx(0.2 + half))
+
+
+def test_without_overlap_it_is_the_paired_t_test():
+    # published: t = 2.148, p = 0.0497 (Fisher)
+    found, known = corrected_t(DARWIN, 0.0), stats.ttest_1samp(DARWIN, 0)
+    assert (found.t, found.p) == (pytest.approx(2.148, abs=5e-4), pytest.approx(0.0497, abs=5e-5))
+    assert (found.t, found.p) == (pytest.approx(known.statistic), pytest.approx(known.pvalue))
+
+
+def test_no_t_test_where_it_cannot_be_made():
+    assert corrected_t([0.1], 0.1) == NotTestable("a single pair has no spread")
+    assert corrected_t([0.1, 0.2], None) == NotTestable("the sizes of the training and test parts are unknown")
+    assert corrected_t([0.1, 0.1, 0.1 + 1e-17], 0.1) == NotTestable("all differences are equal")
+    with pytest.raises(ValueError, match="test_train_ratio: got -1"):
+        corrected_t([0.1, 0.2], -1)
+
+
+def test_wilcoxon_agrees_with_published_and_scipy():
+    found = wilcoxon(DARWIN)
+    assert (found.positive, found.n, found.zeros) == (96, 15, 0)
+    assert found.p == pytest.approx(1352 / 2**15)  # 0.0413
+    assert found.p == pytest.approx(stats.wilcoxon(DARWIN, method="exact").pvalue)
+
+
+def test_wilcoxon_is_exact_with_ties_and_zeros():
+    differences = [0.1, 0.1, -0.1, 0.2, 0.3, 0.3, 0.4, 0.0, -0.2]
+    found = wilcoxon(differences)
+    nonzero = numpy.array([d for d in differences if d])
+    ranks = stats.rankdata(abs(nonzero))
+    observed = ranks[nonzero > 0].sum()
+    sums = [
+        sum(r for r, sign in zip(ranks, signs, strict=True) if sign)
+        for signs in itertools.product((0, 1), repeat=len(ranks))
+    ]
+    tail = min(sum(s >= observed for s in sums), sum(s <= observed for s in sums)) / len(sums)
+    assert (found.positive, found.n, found.zeros) == (observed, 8, 1)
+    assert found.p == pytest.approx(2 * tail)
+
+
+def test_five_pairs_cannot_show_a_difference():
+    assert str(wilcoxon([1, 2, 3, 4, 5])) == "not testable: 5 pairs cannot reach p < 0.05"
+    assert wilcoxon([1, 2, 3, 4, 5, 6]).p == pytest.approx(2 / 64)
+    few = wilcoxon([1, 2, 3, 4, 5, 0, 0])
+    assert few.reason == "5 pairs besides 2 without a difference cannot reach p < 0.05"
+    assert wilcoxon([0.0]).reason == "0 pairs besides 1 without a difference cannot reach p < 0.05"
+
+
+def test_posterior_by_hand():
+    # with 2 degrees of freedom F(t) = 1/2 + t / (2 sqrt(2 + t^2)); error 0.1 / sqrt(2) as above
+    found = posterior([0.1, 0.2, 0.3], 1 / 6, 0.1)
+
+    def cumulative(t):
+        return 0.5 + t / (2 * math.sqrt(2 + t * t))
+
+    low, high = -0.3 / (0.1 / math.sqrt(2)), -0.1 / (0.1 / math.sqrt(2))
+    assert found.below == pytest.approx(cumulative(low))
+    assert found.within == pytest.approx(cumulative(high) - cumulative(low))
+    assert found.above == pytest.approx(1 - cumulative(high))
+
+
+def test_posterior_without_a_region_is_the_one_sided_t_test():
+    differences = [0.1, 0.3, -0.05, 0.2]
+    found, test = posterior(differences, 0.25, 0.0), corrected_t(differences, 0.25)
+    assert found.within == pytest.approx(0, abs=1e-12)
+    assert found.below == pytest.approx(test.p / 2)
+    assert posterior([0.1], 0.25, 0.0) == NotTestable("a single pair has no spread")
+    with pytest.raises(ValueError, match="rope: got -1"):
+        posterior(differences, 0.25, -1)
+
+
+def test_effect_size_by_hand():
+    # mean / s = 2; J(2) = Gamma(1) / (1 Gamma(1/2)) = 1 / sqrt(pi)
+    assert hedges_g([0.1, 0.2, 0.3]) == pytest.approx(2 / math.sqrt(math.pi))
+    # J(9) = 0.9139 (Hedges 1981, table)
+    ten = numpy.arange(10.0)
+    assert hedges_g(ten) == pytest.approx(0.9139 * ten.mean() / ten.std(ddof=1), rel=1e-4)
+    assert hedges_g([0.1, 0.2]) == NotTestable("2 of the 3 pairs that an effect size needs")
+    assert hedges_g([0.1, 0.1, 0.1]) == NotTestable("all differences are equal")
+
+
+def test_holm_by_hand_leaves_out_what_was_not_tested():
+    # sorted 0.01, 0.03, 0.04 times 3, 2, 1, and never below the one before
+    assert holm([0.04, None, 0.01, 0.03]) == [pytest.approx(0.06), None, pytest.approx(0.03), pytest.approx(0.06)]
+    assert holm([None]) == [None] and holm([]) == []
+
+
+def test_a_comparison_holds_all_of_it():
+    ours, reference = [0.85, 0.80, 0.90, 0.70], [0.80, 0.78, 0.80, 0.71]
+    found, differences = compare_pairs(ours, reference, 0.2, 0.01), [0.05, 0.02, 0.1, -0.01]
+    assert (found.difference.mean, found.difference.n) == (pytest.approx(0.04), 4)
+    assert found.corrected_t == corrected_t(differences, 0.2)
+    assert found.posterior == posterior(differences, 0.2, 0.01)
+    assert found.effect == hedges_g(differences)
+    assert found.wilcoxon.reason == "4 pairs cannot reach p < 0.05"
