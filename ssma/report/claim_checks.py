@@ -189,10 +189,10 @@ def more_slots_not_always_better(records: Records) -> Verdict:
         "contradicts"
     )
     judged = [_series(records, group, 7, lambda kappa: kappa < 7) for group in records.series(arms, "ssma.kappa")]
-    judged = [found for found in judged if found]
-    flat = [one for found in judged for one in found]
+    judged = [found for found in judged if _made(found)]
+    flat = [one for found in judged for one in _made(found)]
     gains = significant(flat, lambda one: 0.0, below=False)
-    always, run = sum(all(one.high < 0 for one in found) for found in judged), records.places(flat, "ssma.selection")
+    always, run = sum(map(_lost_by_all, judged)), records.places(flat, "ssma.selection")
     evidence = f"{run} of {named} cells run: {gains} of {len(flat)} pairs gain; kappa 7 is best in {always} series"
     contradicted = run == named and always == len(judged)
     verdict = NOT_RUN if not judged else SUPPORTED if gains else CONTRADICTED if contradicted else UNDECIDED
@@ -208,20 +208,20 @@ def best_when_compressed(records: Records) -> Verdict:
         "95% interval) contradicts"
     )
     judged = [_series(records, group, 1, lambda rate: rate <= WELL_BELOW_ONE) for group in series]
-    judged = [found for found in judged if found]
-    best = sum(significant(found, lambda one: 0.0, below=False) > 0 for found in judged)
-    full = sum(all(one.high < 0 for one in found) for found in judged)
-    run = records.places(one for found in judged for one in found)
+    judged = [found for found in judged if _made(found)]
+    best = sum(significant(_made(found), lambda one: 0.0, below=False) > 0 for found in judged)
+    full, flat = sum(map(_lost_by_all, judged)), [one for found in judged for one in _made(found)]
+    run = records.places(flat)
     evidence = f"{run} of {named} cells run: a rate of 0.5 or less is better in {best} series, 1 is best in {full}"
     supported = run == named and best == len(judged)
     verdict = NOT_RUN if not judged else CONTRADICTED if full else SUPPORTED if supported else UNDECIDED
-    return Verdict(verdict, evidence, test, [one for found in judged for one in found])
+    return Verdict(verdict, evidence, test, flat)
 
 
 def compressed_without_loss(records: Records) -> Verdict:
     """A7 and P3: the smallest rates, 0.1 and below, lose nothing against 1."""
     series = records.series(records.ssma_arms(COMPRESSION_SETS, LAYERS), "ssma.compression")
-    found = [one for group in series for one in _series(records, group, 1, lambda rate: rate <= SMALL_RATE)]
+    found = _made([one for group in series for one in _series(records, group, 1, lambda rate: rate <= SMALL_RATE)])
     return no_loss(found, len(COMPRESSION_SETS) * len(LAYERS), records.places(found))
 
 
@@ -339,9 +339,17 @@ def _attention_against_random(records: Records, layers: Sequence[str]) -> list[C
     return [found for pair in pairs if (found := records.compare(*pair))]
 
 
-def _series(records: Records, group: dict, end: float, smaller: Callable[[float], bool]) -> list[Comparison]:
-    """Compares the arms of a series whose value is ``smaller`` with the one at its end."""
+def _series(records: Records, group: dict, end: float, smaller: Callable[[float], bool]) -> list[Comparison | None]:
+    """Compares the arms of a series whose value is ``smaller`` with the one at its end; None where that cannot be."""
     if end not in group:
         return []
-    pairs = [(arm["id"], group[end]["id"]) for value, arm in group.items() if smaller(value)]
-    return [found for pair in pairs if (found := records.compare(*pair))]
+    return [records.compare(arm["id"], group[end]["id"]) for value, arm in group.items() if smaller(value)]
+
+
+def _made(found: Sequence[Comparison | None]) -> list[Comparison]:
+    return [one for one in found if one]
+
+
+def _lost_by_all(found: Sequence[Comparison | None]) -> bool:
+    """Says whether every arm of a series is worse than the one at its end; one that cannot be compared may not be."""
+    return all(one is not None and one.high < 0 for one in found)

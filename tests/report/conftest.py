@@ -10,9 +10,11 @@ from ssma.study.paths import Results
 from ssma.study.records import write_record
 
 INFINITE = 1.797e308
-SPECS = {"MUTAG": {"source": "tu", "name": "MUTAG", "features": "labels"}, "ZINC": {"source": "zinc"}}
-FOLDS = {"MUTAG": {"scheme": "shuffle", "folds": 3, "seed": 0}, "ZINC": {"scheme": "official"}}
-METRICS = {"MUTAG": ("accuracy", "maximize"), "ZINC": ("mae", "minimize")}
+TU = {"MUTAG": "MUTAG", "PROTEINS": "PROTEINS", "IMDB": "IMDB-BINARY"}
+SPECS = {label: {"source": "tu", "name": name, "features": "labels"} for label, name in TU.items()}
+SPECS["ZINC"] = {"source": "zinc"}
+FOLDS = {label: {"scheme": "shuffle", "folds": 3, "seed": 0} for label in TU} | {"ZINC": {"scheme": "official"}}
+METRICS = dict.fromkeys(TU, ("accuracy", "maximize")) | {"ZINC": ("mae", "minimize")}
 
 
 @dataclass

@@ -1,6 +1,7 @@
 import pytest
 
 from ssma import paper
+from ssma.report import claim_checks
 from ssma.report.claim_checks import CHECKS, improvement
 from ssma.report.claims import claim_tables
 from ssma.report.evidence import Comparison, Records, every_gain, no_loss
@@ -121,17 +122,18 @@ def test_a_claim_of_all_cells_can_be_supported_and_contradicted(fabric):
 
 
 def swept(fabric, values, key, dataset="MUTAG", layers=("gcn",), **fixed):
-    """SSMA arms that differ in one option; ``values``: option -> test metric of split 0."""
+    """SSMA arms that differ in one option; ``values``: option -> test metric in the mean, or the status of all fits."""
     for layer in layers:
-        for value, test in values.items():
+        for place, (value, test) in enumerate(values.items()):
             options = {key: value, **fixed}
             settings = {"aggregator": options, "model": {"budget": 1000}, "training": {"lr": 0.001}}
             name = f"{dataset}-{layer}-ssma-{'-'.join(map(str, options.values()))}"
             if any(arm["id"] == name for arm in fabric.arms):
                 continue
             arm = fabric.arm(name, repeats=1, settings=settings)
-            fabric.evaluated(arm, {(split, 0): test + shift for split, shift in enumerate((0.0, 0.01, -0.01 * len(name)))}
-                             if not isinstance(test, str) else {(split, 0): test for split in range(3)})  # fmt: skip
+            shifts = [(0.0, 0.01, -0.01), (0.01, -0.01, 0.0), (-0.01, 0.0, 0.01)][place]
+            tests = [test if isinstance(test, str) else test + shift for shift in shifts]
+            fabric.evaluated(arm, {(split, 0): one for split, one in enumerate(tests)})
 
 
 def test_arms_that_differ_in_one_option_are_a_series(fabric):
@@ -171,3 +173,133 @@ def test_claims_table_lists_all_with_reasons_for_what_records_cannot_decide(reco
     assert [cell.text for cell in zinc] == [
         "G1, G3", "ZINC / gcn / ssma", "ZINC / gcn / sum", "MAE", "+0.1000 [+0.0752, +0.1248]", "0.0033", "3",
     ]  # fmt: skip
+
+
+SIX = ("gcn", "gat", "gatv2", "gin", "pna", "gps")
+
+
+def few(monkeypatch, **constants):
+    """Narrows what the paper swept to what a test can make."""
+    for name, value in constants.items():
+        monkeypatch.setattr(claim_checks, name, value)
+
+
+@pytest.mark.parametrize(("attention", "verdict"), [(0.9, "supported"), (0.7, "contradicted")])
+def test_most_cells_are_counted_by_a_binomial_test(fabric, monkeypatch, attention, verdict):
+    few(monkeypatch, SELECTION_SETS=("MUTAG",), LAYERS=SIX, KAPPAS=[2])
+    swept(fabric, {"attention": attention, "random": 0.8}, "selection", layers=SIX, kappa=2)
+    fabric.plan()
+    records = records_of(fabric.results, {"MUTAG": 0.5})
+    found = CHECKS["A2"](records)  # six of six: p = 2 / 64
+    better = 6 if attention > 0.8 else 0
+    words = f"attention has the better mean in {better} pairs, the worse in {6 - better}"
+    assert (found.verdict, found.evidence) == (verdict, f"6 of 6 cells run: {words}")
+    few(monkeypatch, KAPPAS=[2, 3])
+    assert CHECKS["A2"](records).verdict == "undecided"
+
+
+@pytest.mark.parametrize(("attention", "verdict"), [(0.9, "contradicted"), (0.7, "supported")])
+def test_gat_must_not_gain_from_attention(fabric, monkeypatch, attention, verdict):
+    few(monkeypatch, SELECTION_SETS=("MUTAG",), KAPPAS=[2])
+    swept(fabric, {"attention": attention, "random": 0.8}, "selection", layers=["gat"], kappa=2)
+    fabric.plan()
+    assert CHECKS["A4"](records_of(fabric.results, {"MUTAG": 0.1})).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("tests", "verdict"),
+    [({2: 0.9, 7: 0.5}, "supported"), ({2: 0.5, 3: 0.6, 7: 0.9}, "contradicted"), ({2: 0.5}, "not run")],
+)
+def test_fewer_slots_have_to_win_once(fabric, monkeypatch, tests, verdict):
+    few(monkeypatch, SELECTION_SETS=("MUTAG",), LAYERS=("gcn",))
+    for selection in ("random", "attention"):
+        swept(fabric, tests, "kappa", selection=selection)
+    fabric.plan()
+    assert CHECKS["A3"](records_of(fabric.results, {"MUTAG": 0.1})).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("tests", "best", "lossless"),
+    [
+        ({0.1: 0.9, 0.25: 0.1, 1.0: 0.5}, "supported", "supported"),
+        ({0.1: 0.3, 0.25: 0.3, 1.0: 0.5}, "contradicted", "contradicted"),
+        ({0.25: 0.3, 0.75: 0.9, 1.0: 0.5}, "contradicted", "not run"),
+        ({0.1: 0.3, 0.25: 0.9, 1.0: 0.5}, "supported", "contradicted"),
+    ],
+)
+def test_compression_is_held_against_the_full_map(fabric, monkeypatch, tests, best, lossless):
+    few(monkeypatch, COMPRESSION_SETS=("MUTAG",), LAYERS=("gcn",))
+    swept(fabric, tests, "compression")
+    fabric.plan()
+    records = records_of(fabric.results, {"MUTAG": 0.1})
+    assert CHECKS["A8"](records).verdict == best
+    assert CHECKS["A7"](records).verdict == CHECKS["P3"](records).verdict == lossless
+
+
+@pytest.mark.parametrize(
+    ("factor", "held", "wins"), [(1.2, "supported", "supported"), (0.8, "contradicted", "contradicted")]
+)
+def test_every_slot_count_and_every_budget_is_held_against_the_sum(fabric, monkeypatch, factor, held, wins):
+    few(monkeypatch, SELECTION_SETS=("MUTAG",), LAYERS=("gcn",), KAPPAS=[2], WIDTH_SETS=("MUTAG",),
+        WIDTH_LAYERS=("gcn",), BUDGETS=[100, 200])  # fmt: skip
+    for budget in (100, 200):
+        for name in ("sum", "ssma"):
+            options = {"kappa": 2, "selection": "random"} if name == "ssma" else {}
+            settings = {"aggregator": options, "model": {"budget": budget}, "training": {}}
+            arm = fabric.arm(f"MUTAG-gcn-{name}-{budget}", repeats=1, settings=settings)
+            scale = factor if name == "ssma" else 1.0
+            fabric.evaluated(arm, {(split, 0): test * scale for split, test in enumerate((0.5, 0.51, 0.49))})
+    fabric.plan()
+    records = records_of(fabric.results, {"MUTAG": 0.1})
+    assert CHECKS["A1"](records).verdict == held
+    found = CHECKS["A5"](records)
+    assert found.verdict == wins and found.evidence.startswith("2 of 2 cells run")
+    assert [one.reference for one in found.comparisons] == ["MUTAG-gcn-sum-100", "MUTAG-gcn-sum-200"]
+
+
+def test_an_arm_that_cannot_be_compared_is_not_taken_for_worse(fabric, monkeypatch):
+    few(monkeypatch, COMPRESSION_SETS=("MUTAG",), LAYERS=("gcn",))
+    swept(fabric, {0.1: 0.3, 1.0: 0.5, 0.25: "diverged"}, "compression")
+    fabric.plan()
+    found = CHECKS["A8"](records_of(fabric.results, {"MUTAG": 0.1}))
+    assert found.verdict == "undecided" and found.evidence.endswith("better in 0 series, 1 is best in 0")
+
+
+@pytest.mark.parametrize(("parameters", "verdict"), [(500_000, "undecided"), (500_001, "contradicted")])
+def test_parameters_are_held_against_the_papers_budget(fabric, parameters, verdict):
+    settings = {"aggregator": {}, "model": {"budget": 500_000}, "training": {}}
+    arm = fabric.arm("MUTAG-gcn-ssma", repeats=1, settings=settings)
+    fabric.evaluated(arm, {(split, 0): 0.5 for split in range(3)})
+    fabric.fit(arm, "e0r0", 0.5, parameters=parameters)
+    fabric.plan()
+    found = CHECKS["G4"](records_of(fabric.results))
+    over = int(verdict == "contradicted")
+    assert (found.verdict, found.evidence) == (verdict, f"1 of 78 cells run at the paper's budget: {over} above it")
+
+
+def test_improvements_of_data_sets_are_ranked_by_their_intervals(fabric, monkeypatch):
+    few(monkeypatch, NOT_HERE=("esan", "gat", "gatv2", "gin", "gps", "pna"))
+    for dataset, gain in (("IMDB", 1.1), ("MUTAG", 1.5)):
+        for name in ("sum", "ssma"):
+            scale = gain if name == "ssma" else 1.0
+            shifts = (0.0, 0.01, -0.01) if name == "sum" else (0.01, 0.0, -0.01)
+            arm = fabric.arm(f"{dataset}-gcn-{name}", repeats=1)
+            fabric.evaluated(arm, {(split, 0): (0.5 + shift) * scale for split, shift in enumerate(shifts)})
+    fabric.plan()
+    found = CHECKS["B1"](records_of(fabric.results))
+    assert found.verdict == "contradicted" and found.evidence.startswith(
+        "2 of 12 data sets with all layers: MUTAG 50.00 ["
+    )
+
+
+def test_layers_of_the_runtime_table_are_compared_across(fabric):
+    for layer, name, test in (("pna", "pna", 0.5), ("gps", "sum", 0.6), ("gat", "ssma", 0.9)):
+        options = {"selection": "random"} if name == "ssma" else {}
+        model = {"budget": 1000} | {"gps": {"heads": 4}, "gat": {"heads": 8}}.get(layer, {})
+        settings = {"aggregator": options, "model": model, "training": {}}
+        arm = fabric.arm(f"PROTEINS-{layer}-{name}", repeats=1, settings=settings)
+        shifts = (0.0, 0.01, -0.01) if name == "ssma" else (0.01, 0.0, -0.01)
+        fabric.evaluated(arm, {(split, 0): test + shift for split, shift in enumerate(shifts)})
+    fabric.plan()
+    found = CHECKS["B5"](records_of(fabric.results, {"PROTEINS": 0.1}))
+    assert (found.verdict, found.evidence) == ("undecided", "2 of 24 cells run: 2 of 2 pairs better, 0 worse")

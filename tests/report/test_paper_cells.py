@@ -128,6 +128,9 @@ def test_arms_are_alike_in_network_and_training_only():
     sums = [arm for arm in plan["arms"] if arm["aggregator"] == "sum"]
     ours = [arm for arm in plan["arms"] if arm["aggregator"] == "ssma"]
     assert [[alike(one, other) for other in ours] for one in sums] == [[True, False], [False, True]]
+    two = plan_of(dataset={"MUTAG": {"source": "tu"}, "again": {"source": "tu", "name": "MUTAG", "features": "degree"}})
+    first, _, other, _ = two["arms"]
+    assert (first["aggregator"], other["aggregator"]) == ("sum", "sum") and not alike(first, other)
     searched = plan_of(space={"training.lr": [0.1, 0.2]})
     plain = plan_of()
     assert alike(searched["arms"][0], searched["arms"][1])
