@@ -241,10 +241,11 @@ def improvement(line: paper.Improvement) -> Check:
         test = (
             "95% interval (BCa over paired splits) holds the printed value and lies above 0; one without it contradicts"
         )
-        terms, pairs = improvement_terms(line), records.tables[line.table].pairs(line)
+        table = records.tables[line.table]
+        terms, pairs = improvement_terms(line), table.pairs(line)
         place = "data sets" if line.layer else "layers"
         evidence = f"{len(pairs)} of {len(terms)} {place} run"
-        gain = records.tables[line.table].gain(line)
+        gain = table.gain(line)
         if gain is None:
             return Verdict(NOT_RUN, evidence, test)
         same = [terms[pair.dataset, pair.layer] for pair in pairs]
@@ -253,7 +254,7 @@ def improvement(line: paper.Improvement) -> Check:
         if len(pairs) == len(terms) and isinstance(gain.interval, Interval):
             holds = gain.interval.low <= float(line.printed) <= gain.interval.high
             verdict = CONTRADICTED if not holds else SUPPORTED if gain.interval.low > 0 else UNDECIDED
-        return Verdict(verdict, evidence, test, table=f"paper/{line.table}")
+        return Verdict(verdict, evidence, test, table=f"paper/{line.table}" if table.run else "arms")
 
     return check
 

@@ -53,7 +53,7 @@ def _claims(verdicts: dict[str, Verdict]) -> Table:
 def _link(found: Verdict) -> str | None:
     if found.comparisons:
         return table_id(PAIRS)
-    return table_id(found.table) if found.table and found.evidence[0] != "0" else None
+    return table_id(found.table) if found.table and found.verdict != NOT_RUN else None
 
 
 def _pairs(records: Records, verdicts: dict[str, Verdict]) -> Table:

@@ -156,6 +156,16 @@ def test_divergence_with_and_without_the_geometric_mean_is_counted_in_pairs(fabr
     assert found.evidence == "6 pairs of fits: 6 diverged without it alone, 0 with it alone"
 
 
+def test_a_claim_about_a_table_that_is_not_shown_leads_to_the_arms(fabric):
+    for name, tests in (("sum", (0.5, 0.6, 0.7)), ("ssma", (0.6, 0.6, 0.8))):
+        arm = fabric.arm(f"MUTAG-gps-{name}", repeats=1)
+        fabric.evaluated(arm, {(split, 0): test for split, test in enumerate(tests)})
+    fabric.plan()
+    records = records_of(fabric.results)  # GraphGPS without encoding is in table 1 already
+    assert not records.tables["gps_pe_exp"].run and CHECKS["IMP-GPSPE-gps"](records).table == "arms"
+    assert CHECKS["IMP-T1-MUTAG"](records).table == "paper/results_tu_zinc"
+
+
 def test_claims_table_lists_all_with_reasons_for_what_records_cannot_decide(records):
     claims, pairs = claim_tables(records)
     assert len(claims.rows) == 114
