@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 from ssma.errors import StudyError
 from ssma.report import checks, figures
 from ssma.report.arms import arms
+from ssma.report.axes import axis_table
 from ssma.report.claims import claim_tables
 from ssma.report.evidence import Records
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
-from ssma.report.html import BesidePaper, Section, page
+from ssma.report.html import BesidePaper, Picture, Section, page
+from ssma.report.paired import paired
 from ssma.report.paper_tables import beside, improvement_table, results_table
+from ssma.report.ranking import diagram, diagram_caption, rank, ranks_table
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
-from ssma.report.tables import comparison, paired
+from ssma.report.tables import comparison
 from ssma.report.units import units_of
 from ssma.study.ids import code_fingerprint
 from ssma.study.paths import Results
@@ -50,10 +53,14 @@ def build(results: Results, out: Path) -> None:
 def _section(
     plan: dict[str, Any], name: str, frame: "pandas.DataFrame", ratios: dict[str, float | None], out: Path
 ) -> Section:
-    tables = [comparison(plan, name, frame), paired(plan, name, frame, ratios)]
-    image, _ = figures.save(figures.draw(plan, name, frame), out / "figures", name)
-    title = plan["ablations"][name]["title"]
-    return Section(name, title, [table for table in tables if table], image, figures.caption(plan, name))
+    ranking = rank(plan, name, frame)
+    tables = [comparison(plan, name, frame), paired(plan, name, frame, ratios), axis_table(plan, name, frame, ratios)]
+    drawn = [(name, figures.draw(plan, name, frame), figures.caption(plan, name))]
+    if ranking:
+        tables.append(ranks_table(name, ranking))
+        drawn.append((f"{name}-ranks", diagram(plan, name, ranking), diagram_caption(ranking)))
+    pictures = [Picture(figures.save(figure, out / "figures", stem)[0], text) for stem, figure, text in drawn if figure]
+    return Section(name, plan["ablations"][name]["title"], [table for table in tables if table], pictures)
 
 
 def _beside_paper(plan: dict[str, Any], frame: "pandas.DataFrame", ratios: dict[str, float | None]) -> BesidePaper:

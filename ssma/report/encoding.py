@@ -71,7 +71,7 @@ def encode(plan: dict[str, Any], ablation: str) -> Encoding:
     x, *others = sorted(axes, key=lambda key: (not is_numeric(axes[key]), -len(axes[key])))
     hue, rest = (others[0] if others else None), others[1:]
     values = axes[x]
-    log = is_numeric(values) and min(values) > 0 and max(values) / min(values) > LOG_FROM
+    log = is_numeric(values) and is_wide(values)
     if is_numeric(values):
         places = {canonical_json(value): math.log10(value) if log else float(value) for value in values}
     else:
@@ -82,6 +82,11 @@ def encode(plan: dict[str, Any], ablation: str) -> Encoding:
 def is_numeric(values: list[Any]) -> bool:
     """Says whether an axis has a scale: two values or more, all of them numbers."""
     return len(values) > 1 and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def is_wide(values: list[Any]) -> bool:
+    """Says whether a numeric axis spans so much that its scale is logarithmic."""
+    return min(values) > 0 and max(values) / min(values) > LOG_FROM
 
 
 def _colours(plan: dict[str, Any], ablation: str, hue: str | None) -> dict[str, Colour]:

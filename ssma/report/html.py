@@ -16,18 +16,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """A PNG that lies in the report (a PDF of the same name beside it), and what it shows."""
+
+    path: Path
+    caption: str
+
+    @property
+    def image(self) -> str:
+        return "data:image/png;base64," + base64.b64encode(self.path.read_bytes()).decode()
+
+
+@dataclass(frozen=True)
 class Section:
-    """An ablation on the page: its tables (the comparison first), its figure and what the figure shows."""
+    """An ablation on the page: its tables and its figures, the comparison first."""
 
     name: str
     title: str
     tables: list[Table]
-    figure: Path
-    figure_caption: str
-
-    @property
-    def image(self) -> str:
-        return "data:image/png;base64," + base64.b64encode(self.figure.read_bytes()).decode()
+    figures: list[Picture]
 
 
 @dataclass(frozen=True)

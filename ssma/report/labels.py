@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ssma.statistics.outcome import Interval
 from ssma.study.ids import canonical_json
 
 if TYPE_CHECKING:
@@ -64,13 +65,17 @@ class Metric:
     direction: str
 
     @property
+    def in_percent(self) -> bool:
+        return self.name in IN_PERCENT
+
+    @property
     def factor(self) -> float:
-        return 100.0 if self.name in IN_PERCENT else 1.0
+        return 100.0 if self.in_percent else 1.0
 
     @property
     def title(self) -> str:
         name = METRIC_NAMES.get(self.name, self.name)
-        return f"{name} in %" if self.name in IN_PERCENT else name
+        return f"{name} in %" if self.in_percent else name
 
     @property
     def arrow(self) -> str:
@@ -81,13 +86,22 @@ class Metric:
         return "higher is better" if self.direction == "maximize" else "lower is better"
 
     def text(self, value: float, signed: bool = False) -> str:
-        decimals = 1 if self.name in IN_PERCENT else 4
+        decimals = 1 if self.in_percent else 4
         text = f"{value * self.factor:{'+' if signed else ''}.{decimals}f}"
         return text.replace("-", "−")  # the sign, which typesets as one
 
     def spread(self, mean: float, std: float) -> str:
         """Returns "81.4 ± 5.1", or the mean alone if a single value has no spread."""
         return self.text(mean) if math.isnan(std) else f"{self.text(mean)} ± {self.text(std)}"
+
+    def interval(self, interval: Interval, signed: bool = False) -> str:
+        """Returns "[76.2, 84.1]"."""
+        return f"[{self.text(interval.low, signed)}, {self.text(interval.high, signed)}]"
+
+
+def p_text(p: float) -> str:
+    """Returns a p value with three digits: "0.0413", and "<0.0001" below that."""
+    return f"{p:.3g}" if p >= 1e-4 else "<0.0001"
 
 
 def metrics_of(frame: "pandas.DataFrame") -> dict[str, Metric]:

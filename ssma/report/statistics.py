@@ -1,13 +1,14 @@
-"""What the numbers of a frame say: means with their spread, paired differences, and the claim one should not make.
+"""What the numbers of a frame say: means with their spread, and the claim one should not make.
 
 The rule for a mean and its spread: first average the repeats (seeds) within a split, then take the mean and the
 SAMPLE standard deviation (n - 1) over splits. With a single split, both are over its repeats. Only fits with the status
 ``ok`` count, and how many were planned is always said beside them.
 """
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from ssma.statistics.describe import Description, describe
 
 if TYPE_CHECKING:
     import pandas
@@ -36,8 +37,7 @@ def _evaluation(frame: "pandas.DataFrame") -> "pandas.DataFrame":
 
 def _summary(rows: "pandas.DataFrame") -> dict:
     ok = rows[rows["status"] == "ok"]
-    by_split = rows["split"].nunique() > 1
-    values = ok.groupby("split")["test"].mean() if by_split else ok["test"]
+    values = _units(rows, ok)
     missing = int((rows["status"] == "missing").sum())
     known = rows[["metric", "direction"]].dropna()
     return {
@@ -50,7 +50,7 @@ def _summary(rows: "pandas.DataFrame") -> dict:
         "planned": len(rows),
         "failed": len(rows) - len(ok) - missing,
         "missing": missing,
-        "over": _over(ok, by_split),
+        "over": _over(ok, rows["split"].nunique() > 1),
         "reason": "" if len(ok) else _reason(rows),
     }
 
@@ -82,59 +82,16 @@ def _reason(rows: "pandas.DataFrame") -> str:
     return reasons.mode().iloc[0].split(":")[0][:60]
 
 
-@dataclass(frozen=True)
-class PairedDifference:
-    """Arm minus reference, in raw units; ``low`` and ``high`` bound the 95% interval of the mean, or are None."""
-
-    mean: float
-    std: float
-    n: int
-    low: float | None
-    high: float | None
+def describe_arm(frame: "pandas.DataFrame", arm: str) -> Description | None:
+    """Returns an arm's mean, spread and interval over the units of `summarise`, in raw units; None if no fit is ok."""
+    rows = frame[(frame["arm"] == arm) & (frame["stage"] == "evaluate")]
+    ok = rows[rows["status"] == "ok"]
+    return None if ok.empty else describe(_units(rows, ok))
 
 
-def paired_differences(
-    frame: "pandas.DataFrame", arm: str, reference: str, test_train_ratio: float | None
-) -> PairedDifference | None:
-    """Compares two arms split by split: arm minus reference over the fits that both have, None if there are none.
-
-    A pair shares split (its hash too) and repeat. Pairs are averaged within a split; ``n`` is the number of splits. The
-    training sets of different splits overlap, so their differences are not independent, and the plain t interval is
-    too narrow. The 95% interval is that of the corrected resampled t statistic with n - 1 degrees of freedom,
-
-        mean +- t(0.975, n - 1) * sqrt((1 / n + n_test / n_train) * s^2),    s the sample standard deviation,
-
-    of Nadeau and Bengio, "Inference for the Generalization Error", Machine Learning 52 (2003), as Bouckaert and Frank
-    (PAKDD 2004) use it for cross-validation. With one split the pairs are its seeds: they share their training set by
-    design, the correction is 0, and the interval speaks of seeds only, not of other data.
-
-    Args:
-        test_train_ratio: n_test / n_train of a split; None if unknown, which leaves out the interval over splits.
-    """
-    rows = _evaluation(frame)
-    pair = rows[rows["arm"].isin([arm, reference])]
-    key = ["split", "repeat", "split_hash"]
-    ok = pair[pair["status"] == "ok"]
-    one, other = (ok[ok["arm"] == name][[*key, "test"]] for name in (arm, reference))
-    both = one.merge(other, on=key, suffixes=("", "_reference"))
-    differences = both["test"] - both["test_reference"]
-    by_split = pair["split"].nunique() > 1
-    if by_split:
-        differences = differences.groupby(both["split"]).mean()
-    if differences.empty:
-        return None
-    mean, std, n = float(differences.mean()), float(differences.std(ddof=1)), len(differences)
-    correction = test_train_ratio if by_split else 0.0
-    if n < 2 or correction is None:
-        return PairedDifference(mean, std, n, None, None)
-    half = _t_quantile(n - 1) * std * math.sqrt(1 / n + correction)
-    return PairedDifference(mean, std, n, mean - half, mean + half)
-
-
-def _t_quantile(degrees: int) -> float:
-    from scipy.stats import t
-
-    return float(t.ppf(0.975, degrees))
+def _units(rows: "pandas.DataFrame", ok: "pandas.DataFrame") -> "pandas.Series":
+    """Returns the test metrics that a spread is over: of splits (their seeds averaged), or of one split's seeds."""
+    return ok.groupby("split")["test"].mean() if rows["split"].nunique() > 1 else ok["test"]
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,15 @@ LATEX = {
     "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "†": r"$\dagger$", "−": r"$-$",
 }  # fmt: skip
 
+NUMBERS = ("mean", "std", "n", "low", "high")
+
 
 @dataclass(frozen=True)
 class Cell:
     """One entry; ``arm`` is the id of the arm it came from, ``numbers`` are its mean, deviation and number of fits.
 
     A number that rests on several arms has a ``link`` instead: the id of the table on the page that names them.
+    ``interval`` are the ends of the 95% interval of the mean, in full; ``detail`` is shown below the text on the page.
     """
 
     text: str
@@ -26,6 +29,8 @@ class Cell:
     arm: str | None = None
     numbers: tuple[float | None, float | None, int] | None = None
     link: str | None = None
+    interval: tuple[float, float] | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,18 +64,27 @@ class Table:
 
     def csv(self) -> str:
         """Returns the cells as shown, without caption and notes; those with numbers have these beside them in full."""
-        wide = [any(row[place].numbers for row in self.rows) for place in range(len(self.columns))]
-        header, lines = [], []
-        for name, numeric in zip(self.columns, wide, strict=True):
-            header += [name, *([f"{name}: {part}" for part in ("mean", "std", "n")] if numeric else [])]
+        parts = [self._parts(place) for place in range(len(self.columns))]
+        header = [
+            text
+            for name, beside in zip(self.columns, parts, strict=True)
+            for text in (name, *(f"{name}: {part}" for part in beside))
+        ]
+        lines = []
         for row in self.rows:
             line: list[str | float | None] = []
-            for cell, numeric in zip(row, wide, strict=True):
-                line += [cell.text, *((cell.numbers or (None, None, None)) if numeric else ())]
+            for cell, beside in zip(row, parts, strict=True):
+                known = dict(zip(NUMBERS, (*(cell.numbers or ()), *(cell.interval or ())), strict=False))
+                line += [cell.text, *(known.get(part) for part in beside)]
             lines.append(line)
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\n").writerows([header, *lines])
         return buffer.getvalue()
+
+    def _parts(self, place: int) -> tuple[str, ...]:
+        """Returns the numbers that a column of the CSV is followed by."""
+        cells = [row[place] for row in self.rows]
+        return NUMBERS if any(cell.interval for cell in cells) else NUMBERS[: 3 * any(cell.numbers for cell in cells)]
 
     def latex(self) -> str:
         """Returns a ``table`` that needs only the booktabs package; a long one is a ``longtable``, of that package."""

@@ -1,19 +1,18 @@
-"""The tables of an ablation: the comparison, and paired differences where there is one axis."""
+"""The comparison table of an ablation: a mean with its spread for every arm."""
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ssma.errors import StudyError
 from ssma.report.checks import chosen_by_test, unequal_treatment
 from ssma.report.labels import Metric, metrics_of, setting, value_text
-from ssma.report.statistics import PairedDifference, paired_differences, summarise
+from ssma.report.layout import headings, lay_out
+from ssma.report.statistics import describe_arm, summarise
 from ssma.report.table import Cell, Table
-from ssma.study.ids import canonical_json
+from ssma.statistics.outcome import Interval
 
 if TYPE_CHECKING:
     import pandas
-
-Place = tuple[str, str, str]  # data set, layer, canonical axis point
 
 
 def comparison(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Table:
@@ -22,62 +21,26 @@ def comparison(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -
     The best mean of a data set and layer is bold if there are others to compare with and it rests on all its planned
     fits.
     """
-    title, cells, points = _parts(plan, ablation)
+    layout = lay_out(plan, ablation)
     summary, metrics = summarise(frame), metrics_of(frame)
-    places, datasets = _places(cells), _datasets(plan, cells)
-    bold = _best(cells, summary, metrics)
+    bold = _best(layout.cells, summary, metrics)
     biased = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
     rows = []
-    for layer in _layers(cells):
-        for point in points:
-            arms = [places.get((dataset, layer, canonical_json(point))) for dataset in datasets]
+    for layer in layout.layers:
+        for point in layout.points:
+            arms = [layout.arm(dataset, layer, point) for dataset in layout.datasets]
             if any(arms):
                 head = [Cell(layer), *(Cell(value_text(value)) for value in point.values())]
-                rows.append(head + [cell_of(arm, summary, metrics, bold, biased) for arm in arms])
-    columns = ["layer", *map(setting, points[0] if points else {}), *_headings(datasets, metrics)]
-    caption = f"{title}. Test metric, mean ± sample standard deviation (number of fits). "
+                cells = [cell_of(arm, summary, metrics, bold, biased) for arm in arms]
+                rows.append(head + [_with_interval(cell, frame, summary) for cell in cells])
+    keys = map(setting, layout.points[0] if layout.points else {})
+    columns = ["layer", *keys, *headings(layout.datasets, metrics)]
+    caption = f"{layout.title}. Test metric, mean ± sample standard deviation (number of fits that are ok). "
+    caption += "On the page and in the CSV also the 95% interval of the mean, BCa bootstrap over what ± is over. "
     caption += "Bold: the best mean of a data set and layer, if all its fits are ok. "
-    caption += _over(plan, cells, datasets, metrics)
-    notes = unequal_treatment(plan, ablation) + chosen_by_test(plan, [cell["arm"] for cell in cells])
+    caption += _over(plan, layout.cells, layout.datasets, metrics)
+    notes = unequal_treatment(plan, ablation) + chosen_by_test(plan, [cell["arm"] for cell in layout.cells])
     return Table(ablation, caption, columns, rows, notes, grouped=True)
-
-
-def paired(
-    plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame", ratios: dict[str, float | None]
-) -> Table | None:
-    """Returns the differences to the first value of the axis with their 95% intervals; None for several axes.
-
-    Args:
-        ratios: n_test / n_train of each data set's splits, for the correction of the interval; None if unknown.
-    """
-    title, cells, points = _parts(plan, ablation)
-    if len(points) < 2 or len(points[0]) != 1:
-        return None
-    metrics, places, datasets = metrics_of(frame), _places(cells), _datasets(plan, cells)
-    evaluated = frame[frame["stage"] == "evaluate"]
-    rows = []
-    for layer in _layers(cells):
-        for point in points[1:]:
-            row = [Cell(layer), Cell(value_text(next(iter(point.values()))))]
-            for dataset in datasets:
-                arm, reference = (places.get((dataset, layer, canonical_json(at))) for at in (point, points[0]))
-                if arm and reference:
-                    difference = paired_differences(evaluated, arm, reference, ratios.get(dataset))
-                    row.append(Cell(_difference_text(difference, metrics.get(dataset)), arm=arm))
-                else:
-                    row.append(Cell("–"))
-            rows.append(row)
-    (key, first), *_ = points[0].items()
-    caption = (
-        f"{title}: paired difference to {setting(key)} {value_text(first)}, in the units of the metric. Mean ± sample "
-        "standard deviation (number of pairs) [95% interval of the mean]. Pairs share split and seed; seeds are "
-        "averaged within a split. Over splits the interval is the corrected resampled t interval of Nadeau and Bengio "
-        "(2003); it is for one comparison at a time. "
-    )
-    caption += " ".join(f"{name}: {_better(metrics[name])}." for name in datasets if name in metrics)
-    notes = unequal_treatment(plan, ablation) + chosen_by_test(plan, [cell["arm"] for cell in cells])
-    columns = ["layer", setting(key), *_headings(datasets, metrics)]
-    return Table(f"{ablation}-paired", caption.strip(), columns, rows, notes, grouped=True)
 
 
 def cell_of(
@@ -97,16 +60,16 @@ def cell_of(
     return Cell(f"{text} †" if arm in biased else text, arm in bold, arm, numbers)
 
 
-def _difference_text(difference: PairedDifference | None, metric: Metric | None) -> str:
-    if difference is None or metric is None:
-        return "no pairs"
-    text = metric.text(difference.mean, signed=True)
-    if difference.n > 1:
-        text += f" ± {metric.text(difference.std)}"
-    text += f" ({difference.n})"
-    if difference.low is None or difference.high is None:
-        return text
-    return f"{text} [{metric.text(difference.low, signed=True)}, {metric.text(difference.high, signed=True)}]"
+def _with_interval(cell: Cell, frame: "pandas.DataFrame", summary: "pandas.DataFrame") -> Cell:
+    """Adds the interval of the mean to the entry of an arm, or says why there is none."""
+    found = describe_arm(frame, cell.arm) if cell.arm else None
+    if found is None:
+        return cell
+    if not isinstance(found.interval, Interval):
+        return replace(cell, detail=f"no interval: {found.interval.reason}")
+    metric = Metric(*summary.loc[cell.arm, ["metric", "direction"]])
+    ends = (found.interval.low * metric.factor, found.interval.high * metric.factor)
+    return replace(cell, interval=ends, detail=metric.interval(found.interval))
 
 
 def _best(cells: list[dict], summary: "pandas.DataFrame", metrics: dict[str, Metric]) -> set[str]:
@@ -121,35 +84,6 @@ def _best(cells: list[dict], summary: "pandas.DataFrame", metrics: dict[str, Met
         if len(rows) > 1:
             bold |= set(rows.index[(rows["mean"] == best) & (rows["n"] == rows["planned"])])
     return bold
-
-
-def _parts(plan: dict[str, Any], ablation: str) -> tuple[str, list[dict], list[dict]]:
-    entry = plan["ablations"][ablation]
-    in_order = ({key: cell["point"][key] for key in entry["axes"]} for cell in entry["cells"])
-    points = {canonical_json(point): point for point in in_order}
-    order = {key: [canonical_json(value) for value in values] for key, values in entry["axes"].items()}
-    try:
-        ranked = sorted(points.values(), key=lambda p: [order[key].index(canonical_json(p[key])) for key in p])
-    except ValueError as error:
-        raise StudyError(f"plan.json: a cell of ablation {ablation!r} is off its axes ({error}); plan again") from error
-    return entry["title"].rstrip("."), entry["cells"], ranked
-
-
-def _places(cells: list[dict]) -> dict[Place, str]:
-    return {(cell["dataset"], cell["layer"], canonical_json(cell["point"])): cell["arm"] for cell in cells}
-
-
-def _layers(cells: list[dict]) -> list[str]:
-    return list(dict.fromkeys(cell["layer"] for cell in cells))
-
-
-def _datasets(plan: dict[str, Any], cells: list[dict]) -> list[str]:
-    used = {cell["dataset"] for cell in cells}
-    return [label for label in plan["datasets"] if label in used]
-
-
-def _headings(datasets: list[str], metrics: dict[str, Metric]) -> list[str]:
-    return [f"{name} ({metrics[name].title} {metrics[name].arrow})" if name in metrics else name for name in datasets]
 
 
 def _better(metric: Metric) -> str:

@@ -45,7 +45,8 @@ PAGE = (
 {%- if cell.arm and not anchors %}<a href="#{{ cell.arm }}" title="arm {{ cell.arm }}">{% endif %}
 {%- if cell.link %}<a href="#{{ cell.link }}">{% endif %}
 {%- if cell.bold %}<b>{{ cell.text }}</b>{% else %}{{ cell.text }}{% endif %}
-{%- if cell.link or (cell.arm and not anchors) %}</a>{% endif %}</td>
+{%- if cell.link or (cell.arm and not anchors) %}</a>{% endif %}
+{%- if cell.detail %}<br><span class="soft">{{ cell.detail }}</span>{% endif %}</td>
 {% endfor %}
 </tr>
 {% endfor %}
@@ -84,9 +85,12 @@ PAGE = (
 {{ show(table) }}
 <p class="soft">Table: {{ files(table) }}</p>
 {% endfor %}
-<figure><img src="{{ section.image }}" alt="{{ section.figure_caption }}">
-<figcaption>{{ section.figure_caption }}
-<a href="figures/{{ section.name }}.pdf">pdf</a> <a href="figures/{{ section.name }}.png">png</a></figcaption></figure>
+{% for figure in section.figures %}
+<figure><img src="{{ figure.image }}" alt="{{ figure.caption }}">
+<figcaption>{{ figure.caption }}
+{% for kind in ["pdf", "png"] %}<a href="figures/{{ figure.path.stem }}.{{ kind }}">{{ kind }}</a> {% endfor %}
+</figcaption></figure>
+{% endfor %}
 {% endfor %}
 <h2 id="beside-the-paper">Beside the paper</h2>
 {% for table in papers.tables %}

@@ -13,6 +13,7 @@ from ssma.study.datasets import AnyDataset, Splits
 from ssma.study.settings import (
     Integer,
     ModelSettings,
+    NotNegative,
     Number,
     PositiveInt,
     Strict,
@@ -70,6 +71,15 @@ class Evaluate(Strict):
     """Seeds per split."""
 
 
+class Report(Strict):
+    """How numbers are compared in the report. It changes no number and trains nothing again."""
+
+    rope: dict[Literal["accuracy", "ap", "auroc", "mae"], NotNegative] = {}
+    """Metric -> difference, in printed units, up to which arms are equivalent; else 1 % (of the reference's mean)."""
+    missing: Literal["not_testable", "drop", "worst"] = "not_testable"
+    """Fits that are not ok: no test, a test of what there is, or the worst metric of the data set in their place."""
+
+
 class Data(Strict):
     """Where raw data come from."""
 
@@ -112,6 +122,7 @@ class Study(Strict):
     splits: Splits = Splits()
     tune: Tune = Tune()
     evaluate: Evaluate = Evaluate()
+    report: Report = Report()
     data: Data = Data()
     track: Track = Track()
 

@@ -8,7 +8,7 @@ from ssma.report.checks import mixed_code, over_budget, unequal_treatment
 from ssma.report.frame import collect, read_plan
 from ssma.report.labels import listing, value_text
 from ssma.report.table import Cell, Table, escape
-from ssma.report.tables import comparison, paired
+from ssma.report.tables import comparison
 from ssma.study.records import read_record, write_record
 
 
@@ -47,23 +47,6 @@ def test_an_axis_of_settings_makes_rows(plan, frame):
         ["gcn", "2", "70.0 ± 10.0 (6)"], ["gcn", "3", "85.0 ± 5.0 (5/6)"], ["gcn", "4", "failed: diverged"],
     ]  # fmt: skip
     assert not any(cell.bold for row in table.rows for cell in row)
-
-
-def test_paired_table(plan, frame):
-    table = paired(plan, "main", frame, {"MUTAG": 0.5})
-    assert texts(table) == [
-        ["gcn", "ssma", "+3.7 ± 4.0 (3) [−12.2, +19.5]", "−0.1000 ± 0.0100 (3) [−0.1248, −0.0752]"],
-        ["gin", "ssma", "no pairs", "–"],
-    ]
-    assert "Nadeau and Bengio" in table.caption and "difference to aggregator sum" in table.caption
-
-
-def test_two_axes_have_no_paired_table(fabric):
-    ids = [fabric.arm(f"MUTAG-gcn-ssma-{number}") for number in range(2)]
-    cells = dict(zip(ids, ([2, 1], [3, 1]), strict=True))
-    fabric.ablation("two", {"ssma.kappa": [2, 3], "ssma.heads": [1]}, cells)
-    fabric.plan()
-    assert paired(read_plan(fabric.results), "two", collect(fabric.results), {}) is None
 
 
 def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):

@@ -1,0 +1,133 @@
+"""The table of a numeric axis: which way the metric goes along it, and the smallest setting that is good enough."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ssma.report.align import Aligned, align, report_options
+from ssma.report.encoding import is_numeric, is_wide
+from ssma.report.labels import Metric, metrics_of, p_text, point_text, setting, value_text
+from ssma.report.layout import Layout, Point, lay_out
+from ssma.report.table import Cell, Table
+from ssma.statistics.axis import Slope, Smallest, Trend, slope, smallest_as_good, trend
+from ssma.statistics.outcome import Interval, NotTestable
+from ssma.study.ids import canonical_json
+
+if TYPE_CHECKING:
+    import pandas
+    from numpy.typing import NDArray
+
+COLUMNS = [
+    "units",
+    "change over the axis",
+    "95% interval",
+    "means",
+    "trend",
+    "best",
+    "smallest within 1 SE",
+    "it loses",
+]
+EXPLAINED = (
+    "Change: slope of the least-squares line through a unit's metrics, times the length of the axis, averaged over "
+    "the units (splits, or seeds of one split). 95% interval: corrected resampled t (Nadeau and Bengio 2003). Means: "
+    "whether they rise or fall at every step. Trend: Page's exact test over the units, as if they were independent; "
+    "rho is the mean rank correlation with the axis. Smallest: the smallest setting whose mean is within one standard "
+    "error of the best one's (Breiman et al. 1984). It loses: its paired difference to the best with the corrected "
+    "95% interval. Not testable never means that there is no trend."
+)
+TREATED = {
+    "not_testable": "Where a fit is not ok, nothing is tested.",
+    "drop": "Units with a fit that is not ok are left out (report.missing: drop).",
+    "worst": "A failed fit counts as the worst test metric of the data set (report.missing: worst).",
+}
+
+
+def axis_table(
+    plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame", ratios: dict[str, float | None]
+) -> Table | None:
+    """Returns a row per data set, layer and value of the other axes; None unless exactly one axis is numeric.
+
+    Args:
+        plan: The plan.
+        ablation: Its name.
+        frame: The records.
+        ratios: n_test / n_train of each data set's splits; None if unknown.
+    """
+    axes = plan["ablations"][ablation]["axes"]
+    numeric = [key for key, values in axes.items() if is_numeric(values)]
+    if len(numeric) != 1:
+        return None
+    (key,), layout, metrics, missing = numeric, lay_out(plan, ablation), metrics_of(frame), report_options(plan).missing
+    values = sorted(axes[key])
+    rows = []
+    for dataset in layout.datasets:
+        for layer in layout.layers:
+            for other in _others(layout, key):
+                arms = [layout.arm(dataset, layer, other | {key: value}) for value in values]
+                if None in arms or dataset not in metrics:
+                    continue
+                aligned = align(frame, [arm for arm in arms if arm], missing)
+                ratio = ratios.get(dataset) if aligned.by_split else 0.0
+                head = [Cell(dataset), Cell(layer), *([Cell(point_text(other))] if other else [])]
+                rows.append(head + _cells(values, aligned, metrics[dataset], ratio))
+    columns = ["data set", "layer", *(["with"] if len(axes) > 1 else []), *COLUMNS]
+    ends = f"from {value_text(values[0])} to {value_text(values[-1])}" + (" (logarithmic)" if is_wide(values) else "")
+    caption = (
+        f"{layout.title}: along {setting(key)}, {ends}, in the units of the metric. {EXPLAINED} {TREATED[missing]}"
+    )
+    return Table(f"{ablation}-axis", caption, columns, rows, grouped=True)
+
+
+def _others(layout: Layout, key: str) -> list[Point]:
+    """Returns the points of the other axes, in order; one empty point if there are none."""
+    points = [{name: value for name, value in point.items() if name != key} for point in layout.points]
+    return list({canonical_json(point): point for point in points}.values())
+
+
+def _cells(values: list[float], aligned: Aligned, metric: Metric, ratio: float | None) -> list[Cell]:
+    scores = aligned.values
+    if aligned.reason:
+        return [Cell(str(len(scores))), Cell(str(NotTestable(aligned.reason))), *[Cell("–")] * (len(COLUMNS) - 2)]
+    places = [math.log10(value) for value in values] if is_wide(values) else values
+    line, length = slope(places, scores, ratio), places[-1] - places[0]
+    change = (line.mean * length * metric.factor, None, line.n)
+    rule = smallest_as_good(values, scores, metric.direction == "maximize", ratio)
+    return [
+        Cell(str(line.n)),
+        Cell(metric.text(line.mean * length, signed=True), numbers=change),
+        Cell(_interval(line, length, metric)),
+        Cell(_steps(scores.mean(axis=0))),
+        Cell(_trend(trend(scores))),
+        *_rule(rule, values, metric),
+    ]
+
+
+def _interval(line: Slope, length: float, metric: Metric) -> str:
+    if isinstance(line.test, NotTestable):
+        return str(line.test)
+    ends = line.test.interval
+    return metric.interval(Interval(ends.low * length, ends.high * length), signed=True)
+
+
+def _steps(means: "NDArray") -> str:
+    steps = means[1:] - means[:-1]
+    if (steps > 0).all():
+        return "rise"
+    return "fall" if (steps < 0).all() else "neither rise nor fall throughout"
+
+
+def _trend(found: Trend | NotTestable) -> str:
+    if isinstance(found, NotTestable):
+        return str(found)
+    return f"rho {found.rho:+.2f}, p {p_text(found.p)}".replace("-", "−")
+
+
+def _rule(rule: Smallest | NotTestable, values: list[float], metric: Metric) -> list[Cell]:
+    if isinstance(rule, NotTestable):
+        return [Cell(str(rule)), Cell("–"), Cell("–")]
+    cells = [Cell(value_text(values[rule.best])), Cell(value_text(values[rule.smallest]))]
+    if rule.best == rule.smallest:
+        return [*cells, Cell("–")]
+    loss = metric.text(rule.difference, signed=True)
+    if isinstance(rule.test, NotTestable):
+        return [*cells, Cell(f"{loss} ({rule.test})")]
+    return [*cells, Cell(f"{loss} {metric.interval(rule.test.interval, signed=True)}")]

@@ -1,0 +1,152 @@
+"""The arms of an ablation ranked over all its data sets and layers, as a table and a critical-difference diagram."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ssma.report.align import align, report_options
+from ssma.report.encoding import encode
+from ssma.report.labels import listing, metrics_of, p_text, point_text, setting, value_text
+from ssma.report.layout import Layout, lay_out
+from ssma.report.table import Cell, Table
+from ssma.statistics.outcome import NotTestable
+from ssma.statistics.ranks import RankComparison, compare_ranks
+from ssma.study.ids import canonical_json
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+TREATED = {
+    "not_testable": "A block with a fit that is not ok is not ranked, and then nothing is tested.",
+    "drop": "Means are over the splits and seeds at which the fits of all arms are ok (report.missing: drop).",
+    "worst": "A failed fit counts as the worst test metric of the data set (report.missing: worst).",
+}
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The points of an ablation over its blocks; a block is a data set and layer that has all of them."""
+
+    layout: Layout
+    blocks: list[tuple[str, str]]
+    left_out: list[tuple[str, str]]
+    missing: str
+    found: RankComparison
+
+
+def rank(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Ranking | None:
+    """Ranks the points of an ablation by their mean test metrics; None for under three points or two whole blocks.
+
+    Where some block lacks fits (see `align`), those that are whole are ranked, and not tested.
+    """
+    layout, metrics = lay_out(plan, ablation), metrics_of(frame)
+    missing = report_options(plan).missing
+    if len(layout.points) < 3:
+        return None
+    blocks, left_out, scores = [], [], []
+    for dataset in layout.datasets:
+        for layer in layout.layers:
+            arms = [layout.arm(dataset, layer, point) for point in layout.points]
+            if None in arms:
+                continue
+            aligned = align(frame, [arm for arm in arms if arm], missing)
+            if aligned.reason or dataset not in metrics:
+                left_out.append((dataset, layer))
+                continue
+            blocks.append((dataset, layer))
+            scores.append(aligned.values.mean(axis=0) * (1 if metrics[dataset].direction == "maximize" else -1))
+    if len(blocks) < 2:
+        return None
+    found = compare_ranks(scores)
+    if left_out and missing != "drop":
+        no = NotTestable(f"{len(left_out)} of {len(blocks) + len(left_out)} blocks lack fits")
+        found = RankComparison(found.blocks, found.average, no, no)
+    return Ranking(layout, blocks, left_out, missing, found)
+
+
+def ranks_table(ablation: str, ranking: Ranking) -> Table:
+    """Returns the points from the best average rank to the worst, each with Nemenyi's p against the best."""
+    found, layout = ranking.found, ranking.layout
+    order = sorted(range(len(layout.points)), key=lambda place: found.average[place])
+    rows = []
+    for place in order:
+        if isinstance(found.nemenyi, NotTestable):
+            p = "not testable"
+        else:
+            p = "–" if place == order[0] else p_text(float(found.nemenyi.p[place, order[0]]))
+        head = [Cell(value_text(value)) for value in layout.points[place].values()]
+        rows.append([*head, Cell(f"{found.average[place]:.2f}"), Cell(str(found.blocks)), Cell(p)])
+    columns = [*map(setting, layout.points[0]), "average rank (1 is best)", "blocks", "p against the best (Nemenyi)"]
+    return Table(f"{ablation}-ranks", _caption(ranking), columns, rows, _notes(ranking))
+
+
+def _caption(ranking: Ranking) -> str:
+    blocks = ranking.blocks
+    datasets = len({dataset for dataset, _ in blocks})
+    count = "1 data set" if datasets == 1 else f"{datasets} data sets"
+    return (
+        f"{ranking.layout.title}: average ranks over {len(blocks)} blocks, each a data set and layer "
+        f"({listing((f'{dataset} {layer}' for dataset, layer in blocks), 12)}), ranked by mean test metric. "
+        f"{_friedman(ranking)} {_nemenyi(ranking)} Both take blocks as independent; these come from {count}, "
+        f"and layers of one data set are not (Demšar 2006). {TREATED[ranking.missing]}"
+    )
+
+
+def _friedman(ranking: Ranking) -> str:
+    test = ranking.found.friedman
+    if isinstance(test, NotTestable):
+        return f"Friedman's test: {test}."
+    return f"Friedman's test that all rank alike: chi² = {test.chi_squared:.2f} ({test.degrees}), p = {p_text(test.p)}."
+
+
+def _nemenyi(ranking: Ranking) -> str:
+    test = ranking.found.nemenyi
+    if isinstance(test, NotTestable):
+        return f"Nemenyi's test: {test}."
+    return f"Nemenyi's test: ranks further apart than {test.critical_difference:.2f} differ (5% over all pairs)."
+
+
+def _notes(ranking: Ranking) -> list[str]:
+    if not ranking.left_out:
+        return []
+    names = listing((f"{dataset} {layer}" for dataset, layer in ranking.left_out), 12)
+    return [f"Not ranked, since fits are not ok: {names}."]
+
+
+def diagram(plan: dict[str, Any], ablation: str, ranking: Ranking) -> "Figure | None":
+    """Returns the critical-difference diagram; None where Nemenyi's test could not be made."""
+    found = ranking.found
+    if isinstance(found.nemenyi, NotTestable):
+        return None
+    import matplotlib
+    import pandas
+    from scikit_posthocs import critical_difference_diagram
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    points = ranking.layout.points
+    labels = [point_text(point) for point in points]
+    height = 0.9 + 0.24 * (len(points) + 1)
+    figure, ax = pyplot.subplots(figsize=(7, height), layout="constrained")
+    encoding = encode(plan, ablation)
+    told = encoding.hue or ("aggregator" if "aggregator" in encoding.axes else None)
+    palette = {
+        label: encoding.colours[canonical_json(point[told]) if told else ""]
+        for label, point in zip(labels, points, strict=True)
+    }
+    critical_difference_diagram(
+        dict(zip(labels, found.average, strict=True)),
+        pandas.DataFrame(found.nemenyi.p, index=labels, columns=labels),
+        cd=found.nemenyi.critical_difference, ax=ax, color_palette=palette, label_fmt_left="{label} ({rank:.2f})",
+        label_fmt_right="({rank:.2f}) {label}", label_props={"fontsize": 9},
+    )  # fmt: skip
+    return figure
+
+
+def diagram_caption(ranking: Ranking) -> str:
+    """Returns what the diagram shows, in words."""
+    return (
+        f"{ranking.layout.title}: average ranks over {ranking.found.blocks} blocks, 1 is best. A bar joins those that "
+        "Nemenyi's test does not tell apart, which does not make them equal; CD is its critical difference."
+    )
