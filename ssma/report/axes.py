@@ -63,12 +63,14 @@ def axis_table(
         for layer in layout.layers:
             for other in _others(layout, key):
                 arms = [layout.arm(dataset, layer, other | {key: value}) for value in values]
-                if None in arms or dataset not in metrics:
-                    continue
+                if None in arms or len(set(arms)) < 2 or dataset not in metrics:
+                    continue  # not there, or the axis does not apply, as kappa to a sum
                 aligned = align(frame, [arm for arm in arms if arm], missing)
                 ratio = ratios.get(dataset) if aligned.by_split else 0.0
                 head = [Cell(dataset), Cell(layer), *([Cell(point_text(other))] if other else [])]
                 rows.append(head + _cells(values, aligned, metrics[dataset], ratio))
+    if not rows:
+        return None
     columns = ["data set", "layer", *(["with"] if len(axes) > 1 else []), *COLUMNS]
     ends = f"from {value_text(values[0])} to {value_text(values[-1])}" + (" (logarithmic)" if is_wide(values) else "")
     caption = (

@@ -53,7 +53,7 @@ def paired(
     rows, compared = [], []
     for dataset, layer, point in _comparisons(layout):
         arm, reference = layout.arm(dataset, layer, point), layout.arm(dataset, layer, layout.points[0])
-        if arm and reference:
+        if arm and reference and arm != reference:  # the same where the setting does not apply
             found = _compare(frame, arm, reference, options, metrics.get(dataset), ratios.get(dataset))
             head = [Cell(dataset), Cell(layer), Cell(value_text(next(iter(point.values()))))]
             rows.append((head, arm, metrics.get(dataset)))

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import align, report_options
 from ssma.report.encoding import encode
+from ssma.report.figures import INK, STYLE
 from ssma.report.labels import listing, metrics_of, p_text, point_text, setting, value_text
-from ssma.report.layout import Layout, lay_out
+from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import NotTestable
 from ssma.statistics.ranks import RankComparison, compare_ranks
-from ssma.study.ids import canonical_json
 
 if TYPE_CHECKING:
     import pandas
@@ -28,6 +28,7 @@ class Ranking:
     """The points of an ablation over its blocks; a block is a data set and layer that has all of them."""
 
     layout: Layout
+    points: list[Point]
     blocks: list[tuple[str, str]]
     left_out: list[tuple[str, str]]
     missing: str
@@ -37,16 +38,17 @@ class Ranking:
 def rank(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Ranking | None:
     """Ranks the points of an ablation by their mean test metrics; None for under three points or two whole blocks.
 
-    Where some block lacks fits (see `align`), those that are whole are ranked, and not tested.
+    A point whose arms are another point's, since a setting does not apply to them, is ranked once. Where some block
+    lacks fits (see `align`), those that are whole are ranked, and not tested.
     """
     layout, metrics = lay_out(plan, ablation), metrics_of(frame)
-    missing = report_options(plan).missing
-    if len(layout.points) < 3:
+    points, missing = _different(layout), report_options(plan).missing
+    if len(points) < 3:
         return None
     blocks, left_out, scores = [], [], []
     for dataset in layout.datasets:
         for layer in layout.layers:
-            arms = [layout.arm(dataset, layer, point) for point in layout.points]
+            arms = [layout.arm(dataset, layer, point) for point in points]
             if None in arms:
                 continue
             aligned = align(frame, [arm for arm in arms if arm], missing)
@@ -61,22 +63,31 @@ def rank(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Rank
     if left_out and missing != "drop":
         no = NotTestable(f"{len(left_out)} of {len(blocks) + len(left_out)} blocks lack fits")
         found = RankComparison(found.blocks, found.average, no, no)
-    return Ranking(layout, blocks, left_out, missing, found)
+    return Ranking(layout, points, blocks, left_out, missing, found)
+
+
+def _different(layout: Layout) -> list[Point]:
+    """Returns the points without those whose arms are another point's too, since a setting does not apply to them."""
+    blocks = [(dataset, layer) for dataset in layout.datasets for layer in layout.layers]
+    different: dict[tuple[str | None, ...], Point] = {}
+    for point in layout.points:
+        different.setdefault(tuple(layout.arm(*block, point) for block in blocks), point)
+    return list(different.values())
 
 
 def ranks_table(ablation: str, ranking: Ranking) -> Table:
     """Returns the points from the best average rank to the worst, each with Nemenyi's p against the best."""
-    found, layout = ranking.found, ranking.layout
-    order = sorted(range(len(layout.points)), key=lambda place: found.average[place])
+    found, points = ranking.found, ranking.points
+    order = sorted(range(len(points)), key=lambda place: found.average[place])
     rows = []
     for place in order:
         if isinstance(found.nemenyi, NotTestable):
             p = "not testable"
         else:
             p = "–" if place == order[0] else p_text(float(found.nemenyi.p[place, order[0]]))
-        head = [Cell(value_text(value)) for value in layout.points[place].values()]
+        head = [Cell(value_text(value)) for value in points[place].values()]
         rows.append([*head, Cell(f"{found.average[place]:.2f}"), Cell(str(found.blocks)), Cell(p)])
-    columns = [*map(setting, layout.points[0]), "average rank (1 is best)", "blocks", "p against the best (Nemenyi)"]
+    columns = [*map(setting, points[0]), "average rank (1 is best)", "blocks", "p against the best (Nemenyi)"]
     return Table(f"{ablation}-ranks", _caption(ranking), columns, rows, _notes(ranking))
 
 
@@ -96,7 +107,8 @@ def _friedman(ranking: Ranking) -> str:
     test = ranking.found.friedman
     if isinstance(test, NotTestable):
         return f"Friedman's test: {test}."
-    return f"Friedman's test that all rank alike: chi² = {test.chi_squared:.2f} ({test.degrees}), p = {p_text(test.p)}."
+    degrees = f"{test.degrees} degrees of freedom"
+    return f"Friedman's test that all rank alike: chi² {test.chi_squared:.2f}, {degrees}, p {p_text(test.p)}."
 
 
 def _nemenyi(ranking: Ranking) -> str:
@@ -115,32 +127,32 @@ def _notes(ranking: Ranking) -> list[str]:
 
 def diagram(plan: dict[str, Any], ablation: str, ranking: Ranking) -> "Figure | None":
     """Returns the critical-difference diagram; None where Nemenyi's test could not be made."""
-    found = ranking.found
+    found, points = ranking.found, ranking.points
     if isinstance(found.nemenyi, NotTestable):
         return None
     import matplotlib
     import pandas
+    import seaborn
     from scikit_posthocs import critical_difference_diagram
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    points = ranking.layout.points
-    labels = [point_text(point) for point in points]
-    height = 0.9 + 0.24 * (len(points) + 1)
-    figure, ax = pyplot.subplots(figsize=(7, height), layout="constrained")
-    encoding = encode(plan, ablation)
-    told = encoding.hue or ("aggregator" if "aggregator" in encoding.axes else None)
-    palette = {
-        label: encoding.colours[canonical_json(point[told]) if told else ""]
-        for label, point in zip(labels, points, strict=True)
-    }
-    critical_difference_diagram(
+    seaborn.set_theme(style="white", context="paper", rc=STYLE)
+    figure, ax = pyplot.subplots(figsize=(7, 1.2 + 0.24 * len(points)), layout="constrained")
+    labels, encoding = [point_text(point) for point in points], encode(plan, ablation)
+    colours = [encoding.colour({"point": point}) for point in points]
+    drawn = critical_difference_diagram(
         dict(zip(labels, found.average, strict=True)),
         pandas.DataFrame(found.nemenyi.p, index=labels, columns=labels),
-        cd=found.nemenyi.critical_difference, ax=ax, color_palette=palette, label_fmt_left="{label} ({rank:.2f})",
-        label_fmt_right="({rank:.2f}) {label}", label_props={"fontsize": 9},
+        ax=ax, color_palette=dict(zip(labels, colours, strict=True)),
+        label_fmt_left="{label} ({rank:.2f}) ", label_fmt_right=" ({rank:.2f}) {label}", label_props={"fontsize": 9},
+        crossbar_props={"color": INK},
     )  # fmt: skip
+    for label in drawn["labels"]:
+        label.set_color(INK)
+    difference = f"critical difference {found.nemenyi.critical_difference:.2f}"
+    ax.set_title(f"average rank, 1 is best; {difference}", loc="left", color=INK)
     return figure
 
 
@@ -148,5 +160,5 @@ def diagram_caption(ranking: Ranking) -> str:
     """Returns what the diagram shows, in words."""
     return (
         f"{ranking.layout.title}: average ranks over {ranking.found.blocks} blocks, 1 is best. A bar joins those that "
-        "Nemenyi's test does not tell apart, which does not make them equal; CD is its critical difference."
+        "Nemenyi's test does not tell apart, which does not make them equal."
     )

@@ -19,6 +19,8 @@ from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, St
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 WIDTH = ("model.budget", "model.hidden_channels")
+OTHER_TABLES = ("paired", "ranks", "axis")
+"""What the report's further tables of an ablation end in."""
 
 
 def make_plan(study: Study) -> dict[str, Any]:
@@ -126,7 +128,7 @@ class _Planner:
             f"datasets.{label}: differs from another label in punctuation only; rename it" for label in alike
         ]
         for name in study.ablations:
-            if name == "arms" or (name.endswith("-paired") and name.removesuffix("-paired") in study.ablations):
+            if name == "arms" or any(name == f"{other}-{table}" for other in study.ablations for table in OTHER_TABLES):
                 self.errors.append(f"ablations.{name}: the report has a table of this name; rename it")
         for label, data in study.datasets.items():
             if "aggregator" in data.fixed:

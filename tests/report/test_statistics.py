@@ -50,34 +50,13 @@ def test_a_single_value_has_no_spread(fabric):
     assert (row["n"], row["planned"], row["over"]) == (1, 2, "1 split")
 
 
-def test_paired_differences_with_the_corrected_interval(frame):
-    found = statistics.paired_differences(frame, "MUTAG-gcn-ssma", "MUTAG-gcn-sum", 0.5)
-    # fold 0: (0.05 + 0.01) / 2, fold 1: (0.10 + 0.06) / 2, fold 2: only seed 0 pairs, 0.00
-    assert (found.mean, found.n) == (pytest.approx(0.11 / 3), 3)
-    assert found.std == pytest.approx(0.0404145, abs=1e-6)
-    half = 4.3026527 * 0.0404145 * math.sqrt(1 / 3 + 0.5)  # t(0.975, 2)
-    assert (found.low, found.high) == (
-        pytest.approx(found.mean - half, abs=1e-5),
-        pytest.approx(found.mean + half, abs=1e-5),
-    )
-
-
-def test_seeds_of_one_split_need_no_correction(frame):
-    found = statistics.paired_differences(frame, "ZINC-gcn-ssma", "ZINC-gcn-sum", 0.1)
-    # -0.10, -0.11, -0.09
-    assert (found.mean, found.std, found.n) == (pytest.approx(-0.10), pytest.approx(0.01), 3)
-    assert found.high - found.mean == pytest.approx(4.3026527 * 0.01 / math.sqrt(3))
-
-
-def test_no_interval_without_the_ratio_and_no_pairs_without_a_partner(frame):
-    assert statistics.paired_differences(frame, "MUTAG-gcn-ssma", "MUTAG-gcn-sum", None).low is None
-    assert statistics.paired_differences(frame, "MUTAG-gcn-ssma", "MUTAG-gin-sum", 0.5) is None
-
-
-def test_splits_with_another_hash_do_not_pair(frame):
-    other = frame.copy()
-    other.loc[(other["arm"] == "MUTAG-gcn-sum") & (other["split"] == 2), "split_hash"] = "other"
-    assert statistics.paired_differences(other, "MUTAG-gcn-ssma", "MUTAG-gcn-sum", 0.5).n == 2
+def test_an_arm_is_described_over_the_units_of_its_spread(frame):
+    found = statistics.describe_arm(frame, "MUTAG-gcn-sum")
+    # fold means 0.82, 0.72, 0.88
+    assert (found.n, found.mean, found.std) == (3, pytest.approx(2.42 / 3), pytest.approx(0.0808290, abs=1e-6))
+    assert 0.72 <= found.interval.low < found.mean < found.interval.high <= 0.88
+    assert statistics.describe_arm(frame, "ZINC-gcn-sum").n == 3
+    assert statistics.describe_arm(frame, "MUTAG-gin-sum") is None
 
 
 def test_the_claim_by_test_selection_is_labelled_biased(frame):

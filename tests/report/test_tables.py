@@ -114,6 +114,11 @@ def test_three_renderings_escape_what_they_must():
     assert list(csv.reader(io.StringIO(numeric.csv()))) == [
         ["a", "b", "b: mean", "b: std", "b: n"], ["x", "1.0 ± 0.1 (3)", "1.04", "0.1", "3"], ["y", "-", "", "", ""],
     ]  # fmt: skip
+    with_interval = Table("t", "", ["a"], [[Cell("1.0 ± 0.1 (3)", numbers=(1.04, 0.1, 3), interval=(0.9, 1.1))]])
+    assert with_interval.csv().splitlines() == [
+        "a,a: mean,a: std,a: n,a: low,a: high",
+        "1.0 ± 0.1 (3),1.04,0.1,3,0.9,1.1",
+    ]
     latex = table.latex()
     assert r"\caption{50\% \& more\_}" in latex and r"\textbf{1.0 $\pm$ 0.1} \\" in latex
     assert r"z ($\uparrow$)" in latex and r"low\_note" in latex and r"\label{tab:a-b}" in latex

@@ -80,6 +80,7 @@ def test_an_id_changes_with_what_can_change_a_number_and_with_nothing_else():
         return len(before - {arm["id"] for arm in plan_of(**changes)["arms"]})
 
     assert moved(title="other words", data={"mirror": "/elsewhere"}, track={"enabled": False}, device="cpu") == 0
+    assert moved(report={"missing": "drop", "rope": {"accuracy": 2.0}}) == 0
     assert moved(training={"lr": 0.5}) == 0  # it is searched in every arm
     assert moved(training={"weight_decay": 0.5}) == 24
     assert moved(seed=1) == 24
@@ -201,6 +202,10 @@ def test_all_errors_at_once_with_their_path():
         ({"tune": {"space": {"model.heads": [3, 8], "ssma.kappa": [2, 3]}}, "model": {"hidden_channels": 16}}, "gat needs a multiple of its 3 heads, got 16"),
         ({"datasets": {"a_b": {"source": "tu"}, "a-b": {"source": "tu"}}}, "datasets.a_b: differs from another label in punctuation only"),
         ({"ablations": {"arms": {"axes": {"ssma.kappa": [2]}}}}, "ablations.arms: the report has a table of this name"),
+        ({"ablations": {"a": BASE["ablations"]["kappa"], "a-ranks": BASE["ablations"]["kappa"]}}, "ablations.a-ranks: the report has a table of this name"),
+        ({"report": {"missing": "ignore"}}, "report.missing: Input should be 'not_testable', 'drop' or 'worst', got 'ignore'"),
+        ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'ap', 'auroc' or 'mae', got 'loss'"),
+        ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: Out of range float values"),
     ],
 )  # fmt: skip

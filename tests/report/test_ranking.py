@@ -1,0 +1,95 @@
+import pytest
+
+from ssma.report.axes import axis_table
+from ssma.report.figures import save
+from ssma.report.frame import collect, read_plan
+from ssma.report.ranking import diagram, rank, ranks_table
+
+BLOCKS = ("MUTAG-gcn", "MUTAG-gin", "ZINC-gcn")
+BETTER = {"MUTAG": {"sum": 0.7, "mean": 0.8, "ssma": 0.9}, "ZINC": {"sum": 0.5, "mean": 0.4, "ssma": 0.3}}
+
+
+@pytest.fixture
+def three(fabric):
+    """Three arms on three blocks, of which ssma is the best and sum the worst throughout."""
+    cells = {}
+    for block in BLOCKS:
+        for aggregator in ("sum", "mean", "ssma"):
+            arm = fabric.arm(f"{block}-{aggregator}", splits=2, repeats=1)
+            test = BETTER[block.split("-")[0]][aggregator]
+            fabric.evaluated(arm, {(0, 0): test - 0.01, (1, 0): test + 0.01})
+            cells[arm] = [aggregator]
+    fabric.ablation("main", {"aggregator": ["sum", "mean", "ssma"]}, cells)
+    fabric.plan()
+    return fabric
+
+
+def test_blocks_are_data_sets_and_layers(three):
+    plan = read_plan(three.results)
+    ranking = rank(plan, "main", collect(three.results))
+    assert ranking.blocks == [("MUTAG", "gcn"), ("MUTAG", "gin"), ("ZINC", "gcn")]
+    assert ranking.found.average.tolist() == [3.0, 2.0, 1.0]
+    table = ranks_table("main", ranking)
+    assert [[cell.text for cell in row][:3] for row in table.rows] == [
+        ["ssma", "1.00", "3"], ["mean", "2.00", "3"], ["sum", "3.00", "3"],
+    ]  # fmt: skip
+    p = [row[3].text for row in table.rows]
+    assert p[0] == "–" and float(p[1]) > 0.05 > float(p[2])
+    # chi squared 6 with 2 degrees of freedom has p = exp(-3); q(0.05, 3) = 2.343
+    assert "chi² 6.00, 2 degrees of freedom, p 0.0498" in table.caption
+    assert f"further apart than {2.343 * (12 / 18) ** 0.5:.2f} differ" in table.caption
+    assert "come from 2 data sets" in table.caption and "MUTAG gcn, MUTAG gin, ZINC gcn" in table.caption
+
+
+def test_a_block_with_a_gap_is_named_and_stops_the_tests(three):
+    three.evaluated("MUTAG-gin-sum", {(0, 0): 0.69, (1, 0): "diverged"})
+    plan, frame = read_plan(three.results), collect(three.results)
+    ranking = rank(plan, "main", frame)
+    assert (ranking.found.blocks, ranking.found.average.tolist()) == (2, [3.0, 2.0, 1.0])
+    table = ranks_table("main", ranking)
+    assert table.notes == ["Not ranked, since fits are not ok: MUTAG gin."]
+    assert "Friedman's test: not testable: 1 of 3 blocks lack fits." in table.caption
+    assert {row[3].text for row in table.rows} == {"not testable"}
+    assert diagram(plan, "main", ranking) is None
+    for missing in ("drop", "worst"):
+        plan["config"]["report"] = {"missing": missing}
+        again = rank(plan, "main", frame)
+        assert again.found.blocks == 3 and again.found.friedman.p == pytest.approx(0.0498, abs=1e-4)
+
+
+def test_two_arms_or_one_block_are_not_ranked(study):
+    plan, frame = read_plan(study), collect(study)
+    assert len(plan["ablations"]["main"]["axes"]["aggregator"]) == 2 and rank(plan, "main", frame) is None
+    assert len(plan["ablations"]["kappa_slots"]["cells"]) == 3 and rank(plan, "kappa_slots", frame) is None
+
+
+def test_an_arm_that_a_setting_does_not_change_is_ranked_once(three):
+    axes = {"aggregator": ["sum", "mean", "ssma"], "ssma.kappa": [2, 3]}
+    for cell in list(three.ablations["main"]["cells"]):
+        cell["point"]["ssma.kappa"] = 2
+        three.ablations["main"]["cells"].append(cell | {"point": cell["point"] | {"ssma.kappa": 3}})
+    three.ablations["main"]["axes"] = axes
+    three.plan()
+    ranking = rank(read_plan(three.results), "main", collect(three.results))
+    assert [(point["aggregator"], point["ssma.kappa"]) for point in ranking.points] == [
+        ("sum", 2),
+        ("mean", 2),
+        ("ssma", 2),
+    ]
+    assert ranking.found.average.tolist() == [3.0, 2.0, 1.0]
+    assert axis_table(read_plan(three.results), "main", collect(three.results), {}) is None
+
+
+def test_the_diagram_shows_ranks_and_the_critical_difference(three, tmp_path):
+    plan = read_plan(three.results)
+    ranking = rank(plan, "main", collect(three.results))
+    figure = diagram(plan, "main", ranking)
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert [text.strip() for text in texts] == ["ssma (1.00)", "mean (2.00)", "(3.00) sum"]
+    assert figure.axes[0].get_title(loc="left") == "average rank, 1 is best; critical difference 1.91"
+    bars = [line.get_xdata() for line in figure.axes[0].lines if len(set(line.get_ydata())) == 1]
+    assert sorted((min(places), max(places)) for places in bars) == [(1.0, 2.0), (2.0, 3.0)]
+    first, second = (
+        [path.read_bytes() for path in save(diagram(plan, "main", ranking), tmp_path / folder, "r")] for folder in "ab"
+    )
+    assert first == second
