@@ -168,8 +168,8 @@ def attention_mostly_better(records: Records) -> Verdict:
 def no_attention_gain_in_gat(records: Records) -> Verdict:
     """A4: in gat attention slots gain nothing over random selection."""
     test = (
-        "each paired 95% interval below plus the margin (1 percentage point); one gain at Holm-adjusted p < 0.05 "
-        "contradicts"
+        "each paired 95% interval below plus the margin (the region of practical equivalence); one gain at "
+        "Holm-adjusted p < 0.05 contradicts"
     )
     found, named = _attention_against_random(records, ("gat",)), len(SELECTION_SETS) * len(KAPPAS)
     gains = significant(found, lambda one: 0.0, below=False)

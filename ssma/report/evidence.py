@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ssma.report.align import report_options
 from ssma.report.labels import Metric, metrics_of
+from ssma.report.paired import rope_of
 from ssma.report.paper_cells import OPERATOR, PAPERS_SSMA, alike, paper_dataset, paper_layer, ssma_options
 from ssma.report.paper_tables import Beside
 from ssma.report.units import Units
@@ -17,9 +19,6 @@ from ssma.study.ids import canonical_json
 if TYPE_CHECKING:
     import pandas
 
-MARGIN = 0.01
-"""What counts as no difference: 1 percentage point, of an error 1% of the reference mean."""
-
 SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN = "supported", "contradicted", "undecided", "not run"
 """Verdicts."""
 
@@ -28,7 +27,7 @@ SUPPORTED, CONTRADICTED, UNDECIDED, NOT_RUN = "supported", "contradicted", "unde
 class Comparison:
     """An arm against a reference by the corrected resampled t-test: a gain in raw units, where positive is better.
 
-    ``gains`` holds one per unit. ``margin`` is what counts as no difference, in the same units.
+    ``gains`` holds one per unit. ``margin`` is half the region of practical equivalence, in the same units.
     """
 
     arm: str
@@ -122,7 +121,7 @@ class Records:
         test = corrected_t(gains, ratio)
         if ratio is None or isinstance(test, NotTestable):
             return None
-        margin = MARGIN * (1 if metric.factor == 100 else abs(float(base.mean())))
+        margin = rope_of(metric, base.to_numpy(), report_options(self.plan))
         return Comparison(arm, reference, metric, tuple(map(float, gains)), ratio, test, margin)
 
     def ssma_arms(self, datasets: Iterable[str], layers: Iterable[str], operator: bool = True) -> list[dict[str, Any]]:
@@ -207,8 +206,8 @@ def no_loss(comparisons: Sequence[Comparison], named: int, run: int) -> Verdict:
     lies below it at a Holm-adjusted p under 0.05; else undecided.
     """
     test = (
-        "each paired 95% interval above minus the margin (1 percentage point; of an error 1% of the reference); one "
-        "beyond it at Holm-adjusted p < 0.05 contradicts"
+        "each paired 95% interval above minus the margin (the region of practical equivalence); one beyond it at "
+        "Holm-adjusted p < 0.05 contradicts"
     )
     if not comparisons:
         return Verdict(NOT_RUN, f"0 of {named} cells run", test)

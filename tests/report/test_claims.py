@@ -10,6 +10,7 @@ from ssma.report.labels import Metric
 from ssma.report.paper_tables import beside
 from ssma.report.units import units_of
 from ssma.statistics.pairs import corrected_t
+from ssma.study.records import write_record
 
 
 def compared(gain):
@@ -65,6 +66,12 @@ def test_arms_are_compared_on_their_units(records):
     assert found.gain == pytest.approx(-0.10667, abs=1e-5)
     assert found.high - found.gain == pytest.approx(4.30265 * 0.18037 * (1 / 3 + 0.5) ** 0.5, abs=1e-4)
     assert records.compare("MUTAG-gcn-ssma", "MUTAG-gcn-sum") is None  # 5 of 6 fits
+
+
+def test_the_margin_is_the_studys_region_of_practical_equivalence(study):
+    plan = read_plan(study) | {"config": {"report": {"rope": {"mae": 0.02}}}}
+    write_record(study.plan, plan)
+    assert records_of(study).compare("ZINC-gcn-ssma", "ZINC-gcn-sum").margin == 0.02
 
 
 def test_a_part_of_the_cells_decides_nothing(records):
