@@ -90,5 +90,5 @@ def _is_there(mirror: Path, source: str, name: str) -> bool:
 
 def _paper() -> dict[tuple[str, str], list[str]]:
     """Returns (source, name) -> the paper's numbers as it prints them, in the order of ``COLUMNS``."""
-    text = files("ssma.data").joinpath("paper_datasets.csv").read_text(encoding="utf-8")
+    text = files("ssma.paper").joinpath("datasets.csv").read_text(encoding="utf-8")
     return {(row[0], row[1]): row[2:] for row in list(csv.reader(text.splitlines()))[1:]}

@@ -7,13 +7,17 @@ from ssma.errors import StudyError
 from ssma.report import checks, figures
 from ssma.report.arms import arms
 from ssma.report.axes import axis_table
+from ssma.report.claims import claim_tables
+from ssma.report.evidence import Records
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
-from ssma.report.html import Picture, Section, page
+from ssma.report.html import BesidePaper, Picture, Section, page
 from ssma.report.paired import paired
+from ssma.report.paper_tables import beside, improvement_table, results_table
 from ssma.report.ranking import diagram, diagram_caption, rank, ranks_table
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.report.tables import comparison
+from ssma.report.units import units_of
 from ssma.study.ids import code_fingerprint
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_atomic
@@ -38,11 +42,11 @@ def build(results: Results, out: Path) -> None:
         raise StudyError(f"{results.frame}: has no rows of arm {min(unknown)!r}; the plan is newer, collect again")
     ratios = {label: _test_train_ratio(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
     sections = [_section(plan, name, frame, ratios, out) for name in plan["ablations"]]
-    all_arms = arms(plan, frame)
-    for table in [table for section in sections for table in section.tables] + [all_arms]:
+    all_arms, papers = arms(plan, frame), _beside_paper(plan, frame, ratios)
+    for table in [*(table for section in sections for table in section.tables), all_arms, *papers.all_tables]:
         _write_table(table, out / "tables")
     write_frame(frame, out / "records.parquet")
-    html = page(results, plan, frame, sections, all_arms, _warnings(plan, frame))
+    html = page(results, plan, frame, sections, all_arms, papers, _warnings(plan, frame))
     write_atomic(out / "index.html", html.encode())
 
 
@@ -57,6 +61,15 @@ def _section(
         drawn.append((f"{name}-ranks", diagram(plan, name, ranking), diagram_caption(ranking)))
     pictures = [Picture(figures.save(figure, out / "figures", stem)[0], text) for stem, figure, text in drawn if figure]
     return Section(name, plan["ablations"][name]["title"], [table for table in tables if table], pictures)
+
+
+def _beside_paper(plan: dict[str, Any], frame: "pandas.DataFrame", ratios: dict[str, float | None]) -> BesidePaper:
+    units = units_of(frame)
+    found = beside(plan, units)
+    run = [table for table in found.values() if table.run]
+    tables = [drawn for table in run for drawn in (results_table(table), improvement_table(table)) if drawn]
+    not_run = [f"{table.source.number} ({table.source.name})" for table in found.values() if not table.run]
+    return BesidePaper(tables, not_run, *claim_tables(Records(plan, frame, ratios, units, found)))
 
 
 def _warnings(plan: dict[str, Any], frame: "pandas.DataFrame") -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import listing
-from ssma.report.table import Cell, Table
+from ssma.report.table import Cell, Table, table_id
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 
@@ -37,12 +37,27 @@ class Section:
     figures: list[Picture]
 
 
+@dataclass(frozen=True)
+class BesidePaper:
+    """The paper on the page: its tables with a number of ours, those without, its claims and what they rest on."""
+
+    tables: list[Table]
+    not_run: list[str]
+    claims: Table
+    pairs: Table
+
+    @property
+    def all_tables(self) -> list[Table]:
+        return [*self.tables, self.claims, self.pairs]
+
+
 def page(
     results: Results,
     plan: dict[str, Any],
     frame: "pandas.DataFrame",
     sections: list[Section],
     arms: Table,
+    papers: BesidePaper,
     warnings: list[str],
 ) -> str:
     """Returns the page as HTML. Files beside it (tables, figures, records) are linked by relative paths."""
@@ -60,6 +75,8 @@ def page(
         data=data_cards(results, plan),
         sections=sections,
         arms=arms,
+        papers=papers,
+        table_id=table_id,
         warnings=warnings,
         example=example,
     )

@@ -8,7 +8,8 @@ from ssma.study.ids import slug
 
 LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "|": r"\textbar{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}",
     "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "†": r"$\dagger$", "−": r"$-$",
 }  # fmt: skip
 
@@ -19,6 +20,7 @@ NUMBERS = ("mean", "std", "n", "low", "high")
 class Cell:
     """One entry; ``arm`` is the id of the arm it came from, ``numbers`` are its mean, deviation and number of fits.
 
+    A number that rests on several arms has a ``link`` instead: the id of the table on the page that names them.
     ``interval`` are the ends of the 95% interval of the mean, in full; ``detail`` is shown below the text on the page.
     """
 
@@ -26,15 +28,17 @@ class Cell:
     bold: bool = False
     arm: str | None = None
     numbers: tuple[float | None, float | None, int] | None = None
+    link: str | None = None
     interval: tuple[float, float] | None = None
     detail: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under columns, a caption above and notes (warnings) below.
+    """Rows of cells under columns, a caption above, notes (warnings) and footnotes below.
 
-    ``grouped`` draws a line wherever the first column changes.
+    ``grouped`` draws a line wherever the first column changes. A ``long`` table may break over pages; ``align`` is its
+    LaTeX column specification, "l" for each column by default.
     """
 
     name: str
@@ -43,6 +47,9 @@ class Table:
     rows: list[list[Cell]]
     notes: list[str] = field(default_factory=list)
     grouped: bool = False
+    footnotes: list[str] = field(default_factory=list)
+    long: bool = False
+    align: str = ""
 
     def starts_group(self, row: int) -> bool:
         """Says whether a line belongs above this row."""
@@ -53,7 +60,7 @@ class Table:
         lines = [self.columns, ["---"] * len(self.columns)]
         lines += [[_markdown(cell) for cell in row] for row in self.rows]
         body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return "\n\n".join([self.caption, body, *self.notes]) + "\n"
+        return "\n\n".join([self.caption, body, *self.notes, *self.footnotes]) + "\n"
 
     def csv(self) -> str:
         """Returns the cells as shown, without caption and notes; those with numbers have these beside them in full."""
@@ -80,16 +87,26 @@ class Table:
         return NUMBERS if any(cell.interval for cell in cells) else NUMBERS[: 3 * any(cell.numbers for cell in cells)]
 
     def latex(self) -> str:
-        """Returns a ``table`` that needs only the booktabs package."""
-        lines = [r"\begin{table}", r"\centering\small", rf"\caption{{{escape(self.caption)}}}"]
-        lines += [rf"\label{{tab:{slug(self.name)}}}", rf"\begin{{tabular}}{{{'l' * len(self.columns)}}}", r"\toprule"]
-        lines += [" & ".join(map(escape, self.columns)) + r" \\", r"\midrule"]
+        """Returns a ``table`` that needs only the booktabs package; a long one is a ``longtable``, of that package."""
+        align = self.align or "l" * len(self.columns)
+        head = [r"\toprule", " & ".join(map(escape, self.columns)) + r" \\", r"\midrule"]
+        title = rf"\caption{{{escape(self.caption)}}}" + "\n" + rf"\label{{tab:{slug(self.name)}}}"
+        body = []
         for number, row in enumerate(self.rows):
-            lines += [r"\midrule"] if self.starts_group(number) else []
-            lines.append(" & ".join(_latex(cell) for cell in row) + r" \\")
-        lines += [r"\bottomrule", r"\end{tabular}"]
-        lines += [rf"\par\smallskip{{\footnotesize {escape(note)}\par}}" for note in self.notes]
-        return "\n".join([*lines, r"\end{table}"]) + "\n"
+            body += [r"\midrule"] if self.starts_group(number) else []
+            body.append(" & ".join(_latex(cell) for cell in row) + r" \\")
+        below = [rf"\par\smallskip{{\footnotesize {escape(note)}\par}}" for note in self.notes + self.footnotes]
+        if self.long:
+            lines = [r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}", rf"\begin{{longtable}}{{{align}}}"]
+            lines += [title + r" \\", *head, r"\endfirsthead", *head, r"\endhead", *body, r"\bottomrule"]
+            return "\n".join([*lines, r"\end{longtable}", *below, r"\endgroup"]) + "\n"
+        lines = [r"\begin{table}", r"\centering\small", title, rf"\begin{{tabular}}{{{align}}}", *head, *body]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *below, r"\end{table}"]) + "\n"
+
+
+def table_id(name: str) -> str:
+    """Returns the id that a table of this name has on the page."""
+    return f"table-{slug(name)}"
 
 
 def escape(text: str) -> str:

@@ -15,6 +15,7 @@ nav a { margin-right: 1.2rem; white-space: nowrap; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding-bottom: .6rem; max-width: 60rem; }
 th, td { text-align: left; padding: .3rem .9rem .3rem 0; white-space: nowrap; vertical-align: top; }
+.text td { white-space: normal; min-width: 5rem; max-width: 20rem; }
 thead th { border-top: 2px solid var(--ink); border-bottom: 1px solid var(--ink); }
 tbody tr:last-child td { border-bottom: 2px solid var(--ink); }
 tr.group td { border-top: 1px solid var(--line); }
@@ -33,7 +34,7 @@ pre { background: #f5f7f9; padding: 1rem; overflow-x: auto; }
 
 PAGE = (
     """{% macro show(table, anchors=false) %}
-<div class="scroll"><table>
+<div class="scroll" id="{{ table_id(table.name) }}"><table{% if "p{" in table.align %} class="text"{% endif %}>
 <caption>{{ table.caption }}</caption>
 <thead><tr>{% for column in table.columns %}<th>{{ column }}</th>{% endfor %}</tr></thead>
 <tbody>
@@ -42,8 +43,9 @@ PAGE = (
 {% for cell in row %}
 <td{% if cell.text == "missing" or cell.text.startswith("failed") %} class="failed"{% endif %}>
 {%- if cell.arm and not anchors %}<a href="#{{ cell.arm }}" title="arm {{ cell.arm }}">{% endif %}
+{%- if cell.link %}<a href="#{{ cell.link }}">{% endif %}
 {%- if cell.bold %}<b>{{ cell.text }}</b>{% else %}{{ cell.text }}{% endif %}
-{%- if cell.arm and not anchors %}</a>{% endif %}
+{%- if cell.link or (cell.arm and not anchors) %}</a>{% endif %}
 {%- if cell.detail %}<br><span class="soft">{{ cell.detail }}</span>{% endif %}</td>
 {% endfor %}
 </tr>
@@ -52,6 +54,7 @@ PAGE = (
 {% if table.notes %}
 <div class="warnings">{% for note in table.notes %}<p>{{ note }}</p>{% endfor %}</div>
 {% endif %}
+{% for note in table.footnotes %}<p class="soft">{{ note }}</p>{% endfor %}
 {% endmacro %}
 {% macro files(table) %}
 {% for kind in ["csv", "tex", "md"] %}<a href="tables/{{ table.name }}.{{ kind }}">{{ kind }}</a> {% endfor %}
@@ -70,6 +73,7 @@ PAGE = (
 <h1>{{ plan.title }}</h1>
 <p class="soft">Study {{ plan.study }}. {{ counts }}</p>
 <nav>{% for section in sections %}<a href="#{{ section.name }}">{{ section.title }}</a> {% endfor %}
+<a href="#beside-the-paper">Beside the paper</a> <a href="#claims">Claims</a>
 <a href="#all-arms">All arms</a> <a href="#data">Data</a> <a href="#provenance">Provenance</a></nav>
 {% if warnings %}
 <div class="warnings"><p><b>Read this first</b></p>
@@ -87,6 +91,19 @@ PAGE = (
 {% for kind in ["pdf", "png"] %}<a href="figures/{{ figure.path.stem }}.{{ kind }}">{{ kind }}</a> {% endfor %}
 </figcaption></figure>
 {% endfor %}
+{% endfor %}
+<h2 id="beside-the-paper">Beside the paper</h2>
+{% for table in papers.tables %}
+{{ show(table) }}
+<p class="soft">Table: {{ files(table) }}</p>
+{% endfor %}
+{% if papers.not_run %}
+<p>Tables of the paper of which nothing was run: {{ papers.not_run | join(", ") }}.</p>
+{% endif %}
+<h2 id="claims">Claims of the paper</h2>
+{% for table in [papers.claims, papers.pairs] %}
+{{ show(table) }}
+<p class="soft">Table: {{ files(table) }}</p>
 {% endfor %}
 <h2 id="all-arms">All arms</h2>
 {{ show(arms, anchors=true) }}

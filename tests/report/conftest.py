@@ -10,7 +10,11 @@ from ssma.study.paths import Results
 from ssma.study.records import write_record
 
 INFINITE = 1.797e308
-METRICS = {"MUTAG": ("accuracy", "maximize"), "ZINC": ("mae", "minimize")}
+TU = {"MUTAG": "MUTAG", "PROTEINS": "PROTEINS", "IMDB": "IMDB-BINARY"}
+SPECS = {label: {"source": "tu", "name": name, "features": "labels"} for label, name in TU.items()}
+SPECS["ZINC"] = {"source": "zinc"}
+FOLDS = {label: {"scheme": "shuffle", "folds": 3, "seed": 0} for label in TU} | {"ZINC": {"scheme": "official"}}
+METRICS = dict.fromkeys(TU, ("accuracy", "maximize")) | {"ZINC": ("mae", "minimize")}
 
 
 @dataclass
@@ -100,7 +104,10 @@ class Fabric:
 
     def plan(self) -> None:
         labels = list(dict.fromkeys(arm["dataset"] for arm in self.arms))
-        datasets = {label: {"id": f"{label}-1", "label": label, "spec": {}, "splits": {"folds": 3}} for label in labels}
+        datasets = {
+            label: {"id": f"{label}-1", "label": label, "spec": SPECS[label], "splits": FOLDS[label]}
+            for label in labels
+        }
         write_record(
             self.results.plan,
             {"kind": "plan", "study": "made_up", "title": "A study & its <tests>", "result_version": 1, "config": {},

@@ -8,6 +8,7 @@ import ssma
 ROOT = Path(ssma.__file__).parent
 MAY_IMPORT = {
     "errors": set(),
+    "paper": set(),
     "statistics": set(),
     "aggr": set(),
     "study": {"errors"},
@@ -16,10 +17,10 @@ MAY_IMPORT = {
     "fit": {"errors", "aggr", "study", "data", "layers"},
     "tune": {"errors", "study"},
     "track": {"errors", "study"},
-    "report": {"errors", "statistics", "study"},
+    "report": {"errors", "paper", "statistics", "study"},
     "bench": {"errors", "aggr", "study", "data", "layers", "fit", "report"},
 }
-NO_TORCH = ("study", "track", "report", "tune", "statistics")
+NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
 STANDARD = {"functools", "inspect", "math", "typing", "collections", "dataclasses", "importlib"}
 

@@ -31,6 +31,12 @@ rule report:
             category="Arms",
             labels={"what": "every arm"},
         ),
+        claims=report(
+            f"{REPORT}/tables/paper/claims.csv",
+            caption="../report/claims.rst",
+            category="Paper",
+            labels={"what": "the paper's claims"},
+        ),
         tables=report(
             expand(f"{REPORT}/tables/{{ablation}}.csv", ablation=PLAN["ablations"]),
             caption="../report/table.rst",

@@ -1,0 +1,80 @@
+"""The paper's claims, each with what the records say of it."""
+
+from ssma import paper
+from ssma.report.claim_checks import CHECKS
+from ssma.report.evidence import CONTRADICTED, NOT_RUN, SUPPORTED, UNDECIDED, Comparison, Records, Verdict
+from ssma.report.table import Cell, Table, table_id
+
+ORDER = (CONTRADICTED, SUPPORTED, UNDECIDED, NOT_RUN)
+NOT_CHECKABLE = "not checkable from records"
+PAIRS = "paper/claims-pairs"
+CAPTION = (
+    "The paper's claims and what the records of this study say: {counts}. A claim is supported or contradicted only by "
+    "the test in its row; with too few cells run, or intervals that are too wide, it is undecided. The arms are those "
+    "of the tables beside the paper, with their departures from its treatment. Intervals of differences are those of "
+    "the corrected resampled t test; each claim is judged by itself."
+)
+PAIRS_CAPTION = (
+    "The comparisons behind the claims: {count} pairs of arms. Gain: mean paired difference, counted so that positive "
+    "is better, in the units of the metric, with its 95% interval and two-sided p value (corrected resampled t test, "
+    "not adjusted) and the number of pairs (splits, or seeds where there is one split)."
+)
+
+
+def claim_tables(records: Records) -> tuple[Table, Table]:
+    """Returns the table of all claims, and the table of the comparisons behind them."""
+    verdicts = {claim.id: CHECKS[claim.id](records) for claim in paper.claims() if claim.id in CHECKS}
+    return _claims(verdicts), _pairs(records, verdicts)
+
+
+def _claims(verdicts: dict[str, Verdict]) -> Table:
+    rows, counts = [], dict.fromkeys((*ORDER, NOT_CHECKABLE), 0)
+    for claim in paper.claims():
+        found = verdicts.get(claim.id)
+        verdict = found.verdict if found else NOT_CHECKABLE
+        counts[verdict] += 1
+        evidence = Cell(found.evidence, link=_link(found)) if found else Cell(claim.reason)
+        row = [verdict, claim.id, claim.section, claim.claim, claim.expected]
+        rows.append([*map(Cell, row), evidence, Cell(found.test if found else "–"), Cell(claim.note)])
+    rows.sort(key=lambda row: list(counts).index(row[0].text))
+    columns = ["verdict", "claim", "section", "what the paper says", "expected", "evidence", "test", "note"]
+    shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    return Table(
+        "paper/claims",
+        CAPTION.format(counts=shown),
+        columns,
+        rows,
+        long=True,
+        align="p{1.4cm}p{1.4cm}lp{2.4cm}p{1.6cm}p{2.2cm}p{2cm}p{1.8cm}",
+        grouped=True,
+    )
+
+
+def _link(found: Verdict) -> str | None:
+    if found.comparisons:
+        return table_id(PAIRS)
+    return table_id(found.table) if found.table and found.verdict != NOT_RUN else None
+
+
+def _pairs(records: Records, verdicts: dict[str, Verdict]) -> Table:
+    used: dict[Comparison, list[str]] = {}
+    for claim, found in verdicts.items():
+        for one in found.comparisons:
+            used.setdefault(one, []).append(claim)
+    rows = []
+    for one, claims in used.items():
+        arm, reference = records.arms[one.arm], records.arms[one.reference]
+        interval = f"[{one.metric.text(one.low, signed=True)}, {one.metric.text(one.high, signed=True)}]"
+        rows.append(
+            [
+                Cell(", ".join(claims)),
+                Cell(arm["label"], arm=one.arm),
+                Cell(reference["label"], arm=one.reference),
+                Cell(one.metric.title),
+                Cell(f"{one.metric.text(one.gain, signed=True)} {interval}", arm=one.arm),
+                Cell(f"{one.test.p:.2g}", arm=one.arm),
+                Cell(str(len(one.gains))),
+            ]
+        )
+    columns = ["claims", "arm", "reference", "metric", "gain [95% interval]", "p", "pairs"]
+    return Table(PAIRS, PAIRS_CAPTION.format(count=len(rows)), columns, rows, long=True, align="p{2cm}p{4cm}p{4cm}llll")

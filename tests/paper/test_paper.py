@@ -1,0 +1,76 @@
+import math
+from collections import Counter
+
+import pytest
+
+from ssma import paper
+from ssma.report.claim_checks import CHECKS
+from ssma.report.paper_tables import improvement_terms
+
+ENTRIES = {
+    "results_tu_zinc": 82, "results_lrgb_ogbn": 74, "runtime_measurment": 32, "results_vap": 54,
+    "results_tu_zinc_gen_agg": 60, "gps_pe_exp": 48, "learn_affine_results": 6, "results_tu_zinc_lstm": 60,
+    "results_tu_zinc_max": 60, "results_tu_zinc_mean": 60, "results_tu_zinc_min": 60, "results_tu_zinc_mul": 59,
+}  # fmt: skip
+
+
+def test_every_entry_of_every_table_is_there():
+    assert {table.name: len(paper.results(table.name)) for table in paper.tables()} == ENTRIES
+    assert [table.number for table in paper.tables()] == [1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    assert (len(paper.improvements()), len(paper.claims())) == (59, 114)
+
+
+def test_entries_are_as_printed():
+    (entry,) = [
+        entry
+        for entry in paper.results("results_tu_zinc")
+        if (entry.dataset, entry.layer, entry.aggregator) == ("ENZYMES", "gatv2", "ssma")
+    ]
+    assert (entry.mean, entry.std, entry.metric, entry.unit) == ("52.50", "8.43", "accuracy", "percent")
+    assert paper.protocols()["ZINC"] == paper.Protocol("ZINC", 5, "runs", 30)
+
+
+def test_each_entry_appears_once_per_variant_and_metric():
+    for table in paper.tables():
+        keys = Counter((e.dataset, e.layer, e.aggregator, e.variant, e.metric) for e in paper.results(table.name))
+        assert set(keys.values()) == {1}
+
+
+@pytest.mark.parametrize("line", paper.improvements(), ids=lambda line: line.claim)
+def test_printed_improvements_agree_with_the_entries_as_is_said(line):
+    terms = improvement_terms(line)
+    mean = math.fsum(terms.values()) / len(terms)
+    unit, printed = 10 ** len(line.printed.partition(".")[2]), float(line.printed)
+    rounds, cut = round(mean * unit) / unit == printed, math.floor(mean * unit) / unit == printed
+    expected = {"agrees": (True,), "agrees when cut instead of rounded": (False, True)}
+    if line.check in expected:
+        assert (rounds, cut)[: len(expected[line.check])] == expected[line.check]
+    else:
+        assert not rounds and not cut
+
+
+def test_recomputed_improvements_are_the_known_ones():
+    means = {line.claim: improvement_terms(line) for line in paper.improvements()}
+    known = {"IMP-T1-ENZYMES": (7.237, 6), "IMP-T1-IMDB-BINARY": (17.708, 7), "IMP-T2-ogbn-arxiv": (8.451, 6),
+             "IMP-MUL-ZINC": (78.366, 4), "IMP-GPSPE-gps_pe": (8.630, 12), "IMP-VPA-PTC_MR": (7.733, 3)}  # fmt: skip
+    for claim, (mean, terms) in known.items():
+        assert len(means[claim]) == terms
+        assert math.fsum(means[claim].values()) / terms == pytest.approx(mean, abs=5e-4)
+    kinds = Counter(line.check for line in paper.improvements())
+    assert sorted(kinds.values()) == [5, 6, 16, 32]
+
+
+def test_every_footnote_concerns_an_entry():
+    for note in paper.footnotes():
+        for table in note.tables.split():
+            assert any(
+                (entry.dataset, entry.aggregator) == (note.dataset, note.aggregator) and note.layer in ("", entry.layer)
+                for entry in paper.results(table)
+            ), note
+
+
+def test_a_claim_has_a_check_or_a_reason_why_not():
+    for claim in paper.claims():
+        assert (claim.id in CHECKS) != bool(claim.reason), claim.id
+    assert {claim.id for claim in paper.claims()} >= CHECKS.keys()
+    assert {line.claim for line in paper.improvements()} <= CHECKS.keys()

@@ -1,0 +1,193 @@
+import csv
+import io
+import re
+
+import numpy
+import pandas
+import pytest
+
+from ssma.report.build import build
+from ssma.report.frame import collect, read_plan
+from ssma.report.gains import Pair, mean_gain, pair_of, relative_gain
+from ssma.report.paper_tables import beside, improvement_table, results_table
+from ssma.report.table import Cell, Table
+from ssma.report.units import units_of
+from ssma.statistics.outcome import NotTestable
+
+
+@pytest.fixture
+def tables(study):
+    return beside(read_plan(study), units_of(collect(study)))
+
+
+def row(table, dataset, layer):
+    (found,) = [cells for cells in table.rows if cells[0].text.startswith(dataset) and cells[1].text == layer]
+    return found
+
+
+def test_ours_stands_beside_the_paper_with_the_difference_in_standard_errors(tables):
+    table = results_table(tables["results_tu_zinc"])
+    assert table.columns[2:] == [
+        "baseline: paper", "baseline: ours", "baseline: difference", "ssma: paper", "ssma: ours", "ssma: difference",
+    ]  # fmt: skip
+    # (80.667 - 84.23) / sqrt(9.86^2 / 10 + 8.083^2 / 3), and kappa 2 has most fits: (70 - 89.79) / sqrt(6.71^2 / 10 + 100 / 3)
+    assert [cell.text for cell in row(table, "MUTAG", "gcn")] == [
+        "MUTAG (accuracy in %)", "gcn", "84.23 ± 9.86", "80.67 ± 8.08 (6)", "−0.63", "89.79 ± 6.71",
+        "70.00 ± 10.00 (6)", "−3.22",
+    ]  # fmt: skip
+    # (0.42 - 0.347) / sqrt(0.01^2 / 5 + 0.02^2 / 3) and (0.32 - 0.280) / sqrt(0.02^2 / 5 + 0.0007 / 3)
+    assert [cell.text for cell in row(table, "ZINC", "gcn")[2:]] == [
+        "0.347 ± 0.01", "0.4200 ± 0.0200 (3)", "+5.90", "0.280 ± 0.02", "0.3200 ± 0.0265 (3)", "+2.26",
+    ]  # fmt: skip
+    assert [cell.text for cell in row(table, "MUTAG", "gin")[2:]] == [
+        "86.45 ± 8.17", "failed: no valid trial", "–", "90.51 ± 6.97", "–", "–",
+    ]  # fmt: skip
+    assert [cell.text for cell in row(table, "ENZYMES", "gin")[2:]] == [
+        "49.50 ± 4.58",
+        "–",
+        "–",
+        "51.69 ± 8.04 [2]",
+        "–",
+        "–",
+    ]
+    assert "Baseline: sum, in pna its mix." in table.caption and "line 828" in table.caption
+
+
+def test_every_number_of_ours_leads_to_its_arm(tables):
+    table = results_table(tables["results_tu_zinc"])
+    for cells in table.rows:
+        for place in (3, 4, 6, 7):
+            assert cells[place].arm or cells[place].text == "–"
+    ours = row(table, "MUTAG", "gcn")[6]
+    assert (ours.arm, ours.numbers) == ("MUTAG-gcn-ssma-k2", (70.0, pytest.approx(10.0), 6))
+
+
+def test_footnotes_are_numbered_as_they_come(tables):
+    table = results_table(tables["results_tu_zinc"])
+    marks = [int(mark) for cells in table.rows for cell in cells for mark in re.findall(r"\[(\d+)\]", cell.text)]
+    assert list(dict.fromkeys(marks)) == list(range(1, len(table.footnotes) + 1))
+    assert "nearest are 3.69 and 3.77" in table.footnotes[0] and row(table, "ENZYMES", "gat")[5].text.endswith("[1]")
+
+
+def test_departures_and_the_choice_among_arms_are_said_below(tables):
+    notes = results_table(tables["results_tu_zinc"]).notes
+    assert (
+        "Not as in the paper: parameter budget 1000 (paper: 500k): MUTAG / gcn / sum, MUTAG / gcn / ssma / k2." in notes
+    )
+    assert (
+        "Not as in the paper: folds 3, shuffle, seed 0 (paper: 10, shuffle, seed 0): MUTAG / gcn / sum, MUTAG / gcn / ssma / k2."
+        in notes
+    )
+    assert notes[-1].startswith("Where several arms fit") and notes[-1].endswith(": MUTAG / gcn / ssma / k2 (1 of 3).")
+
+
+def test_fits_that_lack_make_a_difference_untestable(fabric):
+    fabric.evaluated(fabric.arm("MUTAG-gcn-sum"), {(0, 0): 0.8, (1, 0): 0.7, (2, 0): "diverged"})
+    fabric.evaluated(fabric.arm("MUTAG-gin-sum", splits=1, repeats=1), {(0, 0): 0.8})
+    fabric.plan()
+    found = beside(read_plan(fabric.results), units_of(collect(fabric.results)))
+    table = results_table(found["results_tu_zinc"])
+    assert [cell.text for cell in row(table, "MUTAG", "gcn")[3:5]] == [
+        "75.00 ± 7.07 (2/6)",
+        "not testable: fits are lacking",
+    ]
+    assert [cell.text for cell in row(table, "MUTAG", "gin")[3:5]] == ["80.00 (1)", "not testable: one value"]
+
+
+def test_improvement_rows_stand_beside_the_printed_ones(tables):
+    table = improvement_table(tables["results_tu_zinc"])
+    found = {cells[0].text: [cell.text for cell in cells[1:]] for cells in table.rows}
+    assert found["ENZYMES"] == ["7.2", "7.24", "agrees", "–", "–", "0 of 6 layers"]
+    # (70 - 80.667) / 80.667 and (0.42 - 0.32) / 0.42; the paper's entries of gcn: 6.60 and 19.31
+    assert found["MUTAG"][:4] == ["8.9", "8.95", "agrees when cut instead of rounded", "6.60"]
+    assert found["MUTAG"][4].startswith("−13.22 [") and found["MUTAG"][5] == "1 of 7 layers"
+    assert (
+        found["ZINC"][3] == "19.31" and found["ZINC"][4].startswith("23.81 [") and found["ZINC"][5] == "1 of 7 layers"
+    )
+    assert {cells[5].link for cells in table.rows} == {None, "table-paper-results-tu-zinc"}
+    assert improvement_table(tables["learn_affine_results"]) is None
+
+
+def test_tables_of_which_nothing_was_run_are_named_only(study, tmp_path):
+    build(study, tmp_path)
+    html = (tmp_path / "index.html").read_text()
+    run = {path.stem for path in (tmp_path / "tables" / "paper").glob("*.csv")}
+    # sum and SSMA were run: SSMA's entries in the tables against other baselines are those of table 1
+    assert run == {"results_tu_zinc", "results_tu_zinc-improvement", "claims", "claims-pairs"}
+    assert "of which nothing was run: 2 (results_lrgb_ogbn), 3 (runtime_measurment), 6 (results_vap), 7 (" in html
+    lines = list(csv.DictReader(io.StringIO((tmp_path / "tables" / "paper" / "results_tu_zinc.csv").read_text())))
+    (zinc,) = [line for line in lines if line["data set"].startswith("ZINC") and line["layer"] == "gcn"]
+    assert [zinc[f"baseline: paper: {part}"] for part in ("mean", "std", "n")] == ["0.347", "0.01", "5"]
+    assert float(zinc["baseline: ours: mean"]) == pytest.approx(0.42) and zinc["baseline: ours: n"] == "3"
+
+
+def test_gains_are_relative_and_count_the_right_way():
+    assert relative_gain(50.0, 60.0, False) == 20.0
+    assert relative_gain(0.5, 0.4, True) == pytest.approx(20.0)
+    one = pandas.Series([1.0, 2.0], index=["a", "b"])
+    pair = pair_of("D", "gcn", "maximize", one, pandas.Series([4.0, 3.0], index=["b", "a"]))
+    assert (pair.ours.tolist(), pair.units) == ([3.0, 4.0], ("a", "b"))
+    assert pair_of("D", "gcn", "maximize", one, pandas.Series([4.0, 3.0], index=["b", "c"])) is None
+
+
+def test_a_mean_gain_has_an_interval_over_paired_units():
+    base, ours = numpy.array([0.5, 0.6, 0.7, 0.6]), numpy.array([0.55, 0.69, 0.77, 0.63])
+    units = tuple(range(4))
+    # pairs move together: 2.64 / 2.4 in all, and no resample leaves the span of the single units
+    gain = mean_gain([Pair("D", "gcn", False, units, base, ours)])
+    low, high = gain.interval.low, gain.interval.high
+    assert gain.mean == pytest.approx(10.0) and 5.0 <= low < 10.0 < high <= 15.0
+    two = mean_gain([Pair("D", "gcn", False, units, base, ours), Pair("D", "gin", False, units, base, base)])
+    assert two.mean == pytest.approx(5.0) and two.interval.high - two.interval.low == pytest.approx((high - low) / 2)
+    over = mean_gain(
+        [Pair("D", "gps", False, units, base, ours), Pair("E", "gps", True, units[:2], base[:2], base[:2] / 2)]
+    )
+    assert over.mean == pytest.approx(30.0)
+
+
+def test_a_gain_without_an_interval_says_why():
+    same = numpy.array([0.5, 0.5, 0.5])
+    constant = NotTestable("the values do not vary enough for an interval")
+    assert mean_gain([Pair("D", "gcn", False, (0, 1, 2), same, same * 1.2)]).interval == constant
+    assert mean_gain([Pair("D", "gcn", False, (0,), same[:1], same[:1])]).interval == NotTestable(
+        "1 of the 3 values that an interval needs"
+    )
+    with pytest.raises(ValueError, match="same units within a data set; got \\['D'\\]"):
+        mean_gain([Pair("D", "gcn", False, (0, 1), same, same), Pair("D", "gin", False, (0, 2), same, same)])
+
+
+def check_latex(text):
+    """Balanced environments, as many cells in each row as columns, nothing that LaTeX does not take."""
+    opened = []
+    for kind, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+        assert kind == "begin" or opened.pop() == name
+        opened += [name] * (kind == "begin")
+    assert not opened and text.count(r"\begingroup") == text.count(r"\endgroup")
+    align = re.sub(r"p\{[^}]*\}", "p", re.search(r"\\begin\{(?:longtable|tabular)\}\{(.*)\}\n", text)[1])
+    body = text.split(r"\midrule", 1)[1].split(r"\bottomrule")[0]
+    for line in body.split("\n"):
+        if "&" in re.sub(r"\\&", "", line):
+            assert len(re.findall(r"(?<!\\)&", line)) == len(align) - 1 and line.endswith(r" \\")
+    assert not re.search(r"(?<!\\)[%#_]", re.sub(r"\\label\{[^}]*\}", "", text))
+    assert set(re.findall(r"[^\x00-\x7f]", text)) <= set("–“”’üé")
+
+
+def test_latex_is_whole(study, tmp_path):
+    build(study, tmp_path)
+    paths = sorted((tmp_path / "tables").rglob("*.tex"))
+    assert {path.stem for path in paths} >= {"arms", "main-paired", "results_tu_zinc", "claims", "claims-pairs"}
+    for path in paths:
+        check_latex(path.read_text())
+
+
+def test_a_long_table_repeats_its_head():
+    table = Table(
+        "a/b", "It | is", ["x", "y"], [[Cell("1"), Cell("2")]], long=True, footnotes=["see_"], align="lp{2cm}"
+    )
+    assert table.latex() == (
+        "\\begingroup\\footnotesize\\setlength{\\tabcolsep}{3pt}\n\\begin{longtable}{lp{2cm}}\n"
+        "\\caption{It \\textbar{} is}\n\\label{tab:a-b} \\\\\n\\toprule\nx & y \\\\\n\\midrule\n\\endfirsthead\n"
+        "\\toprule\nx & y \\\\\n\\midrule\n\\endhead\n1 & 2 \\\\\n\\bottomrule\n\\end{longtable}\n"
+        "\\par\\smallskip{\\footnotesize see\\_\\par}\n\\endgroup\n"
+    )
+    assert table.markdown().endswith("| 1 | 2 |\n\nsee_\n")
