@@ -20,6 +20,7 @@ from ssma.study.lookup import named, named_arm
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import read_record, write_record
+from ssma.study.tuning import storage_url
 
 log = logging.getLogger("ssma")
 
@@ -54,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
     planner.add_argument("--write", type=Path, metavar="PLAN", help="also write the plan to this file")
     planner.add_argument("--cores", type=_positive, default=os.cpu_count(), help="cores to estimate for")
-    command("store", _store, "Create the MLflow store before jobs start.", "plan")
+    command("store", _store, "Create the stores of MLflow and the searches before jobs start.", "plan")
     command(
         "prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset"
     )
@@ -157,8 +158,13 @@ def _plan(options: argparse.Namespace) -> int:
 def _store(options: argparse.Namespace) -> int:
     from ssma.track.live import open_tracker, try_again
 
+    plan = read_record(options.plan)
+    if url := storage_url(plan["config"]["tune"]):
+        from ssma.tune.storage import create_tables
+
+        create_tables(url)
     try_again(Results(options.plan.parent))
-    open_tracker(Results(options.plan.parent), read_record(options.plan))
+    open_tracker(Results(options.plan.parent), plan)
     return 0
 
 
@@ -183,9 +189,10 @@ def _tune(options: argparse.Namespace) -> int:
         from ssma.tune.arm import tune_arm
     job = Job.open(options.plan, options.arm, options.threads)
     arm, card = job.arm, job.prepared.card
+    url = storage_url(job.plan["config"]["tune"])
     with job.watching(arm["trials"] * len(arm["tune_splits"])) as watcher:
         record = tune_arm(
-            job.results, arm, job.dataset_id, job.seed, card["metric"], card["direction"], job.train, watcher
+            job.results, arm, job.dataset_id, job.seed, card["metric"], card["direction"], job.train, watcher, url
         )
         if record["status"] != "ok":
             watcher.finish(record["status"], record["reason"])
