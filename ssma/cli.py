@@ -173,10 +173,13 @@ def _prepare(options: argparse.Namespace) -> int:
     dataset = named(plan["datasets"], options.dataset, "data set")
     mirror = plan["config"]["data"]["mirror"] or os.environ.get("SSMA_DATA_MIRROR")
     with _imports():
-        from ssma.data.prepare import prepare
+        from ssma.data.prepare import load, prepare
+        from ssma.fit.sanity import sanity
         from ssma.layers.preflight import preflight
     preflight(arm for arm in plan["arms"] if arm["dataset"] == dataset["label"])
-    card = prepare(results.data(dataset["id"]), dataset, Path(mirror) if mirror else None)
+    folder = results.data(dataset["id"])
+    card = prepare(folder, dataset, Path(mirror) if mirror else None)
+    write_record(folder / "sanity.json", sanity(load(folder)))
     log.info(
         "%s: %d graphs, %d nodes, %d edges", dataset["label"], card["num_graphs"], card["num_nodes"], card["num_edges"]
     )

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
-from ssma.report import checks, figures
+from ssma.report import checks, figures, selection_bias
 from ssma.report.arms import arms
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 from ssma.report.html import Section, page
+from ssma.report.sanity import read_sanity
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.report.tables import comparison, paired
@@ -34,30 +35,53 @@ def build(results: Results, out: Path) -> None:
     if unknown:
         raise StudyError(f"{results.frame}: has no rows of arm {min(unknown)!r}; the plan is newer, collect again")
     ratios = {label: _test_train_ratio(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
-    sections = [_section(plan, name, frame, ratios, out) for name in plan["ablations"]]
+    sanity = read_sanity(results, plan)
+    sections = [_section(plan, name, frame, ratios, sanity, out) for name in plan["ablations"]]
+    sections.append(_selection_bias(plan, frame, out))
     all_arms = arms(plan, frame)
     for table in [table for section in sections for table in section.tables] + [all_arms]:
         _write_table(table, out / "tables")
     write_frame(frame, out / "records.parquet")
-    html = page(results, plan, frame, sections, all_arms, _warnings(plan, frame))
+    html = page(results, plan, frame, sections, all_arms, _warnings(results, plan, frame, sanity, sections))
     write_atomic(out / "index.html", html.encode())
 
 
 def _section(
-    plan: dict[str, Any], name: str, frame: "pandas.DataFrame", ratios: dict[str, float | None], out: Path
+    plan: dict[str, Any],
+    name: str,
+    frame: "pandas.DataFrame",
+    ratios: dict[str, float | None],
+    sanity: dict[str, dict[str, Any]],
+    out: Path,
 ) -> Section:
-    tables = [comparison(plan, name, frame), paired(plan, name, frame, ratios)]
+    tables = [comparison(plan, name, frame, sanity), paired(plan, name, frame, ratios)]
     image, _ = figures.save(figures.draw(plan, name, frame), out / "figures", name)
     title = plan["ablations"][name]["title"]
     return Section(name, title, [table for table in tables if table], image, figures.caption(plan, name))
 
 
-def _warnings(plan: dict[str, Any], frame: "pandas.DataFrame") -> list[str]:
+def _selection_bias(plan: dict[str, Any], frame: "pandas.DataFrame", out: Path) -> Section:
+    name, found = selection_bias.NAME, selection_bias.biases(frame)
+    figure = selection_bias.draw(plan, frame, found)
+    image = figures.save(figure, out / "figures", name)[0] if figure else None
+    words = selection_bias.caption(plan, found) if figure else ""
+    return Section(name, "Selection bias", [selection_bias.table(plan, frame, found)], image, words)
+
+
+def _warnings(
+    results: Results,
+    plan: dict[str, Any],
+    frame: "pandas.DataFrame",
+    sanity: dict[str, dict[str, Any]],
+    sections: list[Section],
+) -> list[str]:
+    prepared = {label for label, item in plan["datasets"].items() if (results.data(item["id"]) / "card.json").exists()}
     lines = checks.gaps(summarise(frame), frame) + checks.mixed_code(frame, code_fingerprint())
     lines += checks.over_budget(frame) + checks.chosen_by_test(plan, [arm["id"] for arm in plan["arms"]])
-    for name, ablation in plan["ablations"].items():
-        if checks.unequal_treatment(plan, name):
-            lines.append(f"Arms of “{ablation['title']}” were not treated alike: see the lines under its table.")
+    lines += checks.without_sanity(plan, prepared, set(sanity)) + checks.unknown_constants(frame)
+    for section in sections:
+        if any(note.startswith(checks.UNEQUAL) for note in section.tables[0].notes):
+            lines.append(f"Arms of “{section.title}” were not treated alike: see the lines under its table.")
     return lines
 
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """An ablation on the page: its tables (the comparison first), its figure and what the figure shows."""
+    """A part of the page: its tables (of an ablation the comparison first), its figure, if any, and what it shows."""
 
     name: str
     title: str
     tables: list[Table]
-    figure: Path
+    figure: Path | None
     figure_caption: str
 
     @property

@@ -4,8 +4,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
-from ssma.report.checks import chosen_by_test, unequal_treatment
+from ssma.report.checks import chosen_by_test, unequal_effort, unequal_treatment
 from ssma.report.labels import Metric, metrics_of, setting, value_text
+from ssma.report.sanity import constant_notes, constants, marked, sanity_rows
 from ssma.report.statistics import PairedDifference, paired_differences, summarise
 from ssma.report.table import Cell, Table
 from ssma.study.ids import canonical_json
@@ -16,14 +17,19 @@ if TYPE_CHECKING:
 Place = tuple[str, str, str]  # data set, layer, canonical axis point
 
 
-def comparison(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Table:
+def comparison(
+    plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame", sanity: dict[str, dict[str, Any]] | None = None
+) -> Table:
     """Returns the table of an ablation: rows are layer x axis point, columns are data sets.
 
     The best mean of a data set and layer is bold if there are others to compare with and it rests on all its planned
-    fits.
+    fits. Below stand predictors that look at no graph.
+
+    Args:
+        sanity: What these reach, by data set, as ``read_sanity`` returns it.
     """
     title, cells, points = _parts(plan, ablation)
-    summary, metrics = summarise(frame), metrics_of(frame)
+    summary, metrics, constant = summarise(frame), metrics_of(frame), constants(frame)
     places, datasets = _places(cells), _datasets(plan, cells)
     bold = _best(cells, summary, metrics)
     biased = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
@@ -33,12 +39,16 @@ def comparison(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -
             arms = [places.get((dataset, layer, canonical_json(point))) for dataset in datasets]
             if any(arms):
                 head = [Cell(layer), *(Cell(value_text(value)) for value in point.values())]
-                rows.append(head + [cell_of(arm, summary, metrics, bold, biased) for arm in arms])
+                found = [cell_of(arm, summary, metrics, bold, biased) for arm in arms]
+                rows.append(head + [marked(cell, constant) for cell in found])
+    rows += sanity_rows(sanity or {}, _splits(plan, cells), datasets, len(points[0]) if points else 0)
     columns = ["layer", *map(setting, points[0] if points else {}), *_headings(datasets, metrics)]
     caption = f"{title}. Test metric, mean ± sample standard deviation (number of fits). "
     caption += "Bold: the best mean of a data set and layer, if all its fits are ok. "
     caption += _over(plan, cells, datasets, metrics)
-    notes = unequal_treatment(plan, ablation) + chosen_by_test(plan, [cell["arm"] for cell in cells])
+    used = [cell["arm"] for cell in cells]
+    notes = unequal_treatment(plan, ablation) + unequal_effort(plan, ablation, frame) + chosen_by_test(plan, used)
+    notes += constant_notes(plan, used, constant)
     return Table(ablation, caption, columns, rows, notes, grouped=True)
 
 
@@ -133,6 +143,14 @@ def _parts(plan: dict[str, Any], ablation: str) -> tuple[str, list[dict], list[d
     except ValueError as error:
         raise StudyError(f"plan.json: a cell of ablation {ablation!r} is off its axes ({error}); plan again") from error
     return entry["title"].rstrip("."), entry["cells"], ranked
+
+
+def _splits(plan: dict[str, Any], cells: list[dict]) -> dict[str, set[int]]:
+    """Returns by data set the splits that its arms are evaluated on."""
+    arms, found = {arm["id"]: arm for arm in plan["arms"]}, {}
+    for cell in cells:
+        found.setdefault(cell["dataset"], set()).update(arms[cell["arm"]]["splits"])
+    return found
 
 
 def _places(cells: list[dict]) -> dict[Place, str]:

@@ -80,9 +80,11 @@ PAGE = (
 {{ show(table) }}
 <p class="soft">Table: {{ files(table) }}</p>
 {% endfor %}
+{% if section.figure %}
 <figure><img src="{{ section.image }}" alt="{{ section.figure_caption }}">
 <figcaption>{{ section.figure_caption }}
 <a href="figures/{{ section.name }}.pdf">pdf</a> <a href="figures/{{ section.name }}.png">png</a></figcaption></figure>
+{% endif %}
 {% endfor %}
 <h2 id="all-arms">All arms</h2>
 {{ show(arms, anchors=true) }}

@@ -29,6 +29,7 @@ class Fabric:
             "aggregator": aggregator, "fixed": fixed or {}, "space": {}, "search_id": arm_id, "trials": 2,
             "settings": {"aggregator": {}, "model": {"budget": 1000}, "training": {"lr": 0.001}},
             "tune_splits": [0], "splits": list(range(splits)), "repeats": repeats, "selection": "validation",
+            "sampler": "tpe",
         } | changes  # fmt: skip
         self.arms.append(arm)
         return arm_id

@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "fit": {"errors", "aggr", "study", "data", "layers"},
     "tune": {"errors", "study"},
     "track": {"errors", "study"},
-    "report": {"errors", "study"},
+    "report": {"errors", "study", "tune"},
     "bench": {"errors", "aggr", "study", "data", "layers", "fit", "report"},
 }
 NO_TORCH = ("study", "track", "report", "tune")
