@@ -75,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     command("ui", _ui, "Open the MLflow UI on a study's store.", "plan").add_argument("--port", type=int, default=5000)
     command("schema", _schema, "Print the JSON Schema of a study file.")
-    command("show", _show, "Show an arm, and the records behind its numbers.", "plan", "arm")
+    command("show", _show, "Show what stands behind a number: an arm (id or label) or a fit (id).", "plan", "cell")
+    command("rerun", _rerun, "Train an arm's evaluation fits, or one fit, again and compare.", "plan", "cell")
     _add_data(commands)
     _add_bench(commands)
     return parser
@@ -287,15 +288,32 @@ def _self() -> str:
 
 
 def _show(options: argparse.Namespace) -> int:
+    from ssma.report.show import describe_arm, describe_fit
+
     plan, results = read_record(options.plan), Results(options.plan.parent)
-    arm = named_arm(plan, options.arm)
-    print(json.dumps(arm, indent=1))
-    for path in (results.chosen(arm["id"]), results.evaluation(arm["id"])):
-        print(f"{path}: {'there' if path.exists() else 'not there yet'}")
-    if results.evaluation(arm["id"]).exists():
-        for fit in read_record(results.evaluation(arm["id"]))["fits"]:
-            print(f"  split {fit['split']} repeat {fit['repeat']} {fit['status']}: {results.fit(fit['id'])}")
+    if results.fit(options.cell).exists():
+        print(describe_fit(results, options.cell), end="")
+    else:
+        print(describe_arm(results, plan, named_arm(plan, options.cell)), end="")
     return 0
+
+
+def _rerun(options: argparse.Namespace) -> int:
+    with _imports():
+        from ssma.rerun import differences, rerun
+    plan, results = read_record(options.plan), Results(options.plan.parent)
+    if results.fit(options.cell).exists():
+        paths = [results.fit(options.cell)]
+    else:
+        arm = named_arm(plan, options.cell)
+        paths = [results.fit(fit["id"]) for fit in read_record(results.evaluation(arm["id"]))["fits"]]
+    records, unlike = [read_record(path) for path in paths], 0
+    for old, new in zip(records, rerun(results, records, plan["config"]["device"]), strict=True):
+        found = differences(old, new)
+        unlike += bool(found)
+        print(f"split {old['spec']['split']} seed {old['spec']['seed']}: {'; '.join(found) or 'the same'}")
+    print(f"{len(records) - unlike} of {len(records)} fits came out as recorded")
+    return int(unlike > 0)
 
 
 def _ui(options: argparse.Namespace) -> int:

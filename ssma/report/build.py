@@ -7,8 +7,9 @@ from ssma.errors import StudyError
 from ssma.report import checks, figures, selection_bias
 from ssma.report.arms import arms
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
-from ssma.report.html import Section, page
+from ssma.report.html import Section, arm_page, page
 from ssma.report.sanity import read_sanity
+from ssma.report.show import describe_arm
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.report.tables import comparison, paired
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def build(results: Results, out: Path) -> None:
-    """Writes ``index.html``, ``tables/``, ``figures/`` and ``records.parquet`` to ``out``.
+    """Writes ``index.html``, ``arms/``, ``tables/``, ``figures/`` and ``records.parquet`` to ``out``.
 
     Reads the frame at ``results.frame``, or collects the records if there is none. Works with whatever there is: a
     study half done, all failed, or only planned.
@@ -43,6 +44,9 @@ def build(results: Results, out: Path) -> None:
         _write_table(table, out / "tables")
     write_frame(frame, out / "records.parquet")
     html = page(results, plan, frame, sections, all_arms, _warnings(results, plan, frame, sanity, sections))
+    for arm in plan["arms"]:
+        text = describe_arm(results, plan, arm)
+        write_atomic(out / "arms" / f"{arm['id']}.html", arm_page(arm["label"], text).encode())
     write_atomic(out / "index.html", html.encode())
 
 

@@ -58,6 +58,15 @@ def page(
     )
 
 
+def arm_page(title: str, text: str) -> str:
+    """Returns a page of plain text about one arm, with a link back."""
+    from jinja2 import Environment
+
+    from ssma.report.template import ARM_PAGE
+
+    return Environment(autoescape=True).from_string(ARM_PAGE).render(title=title, text=text)
+
+
 def data_cards(results: Results, plan: dict[str, Any]) -> Table:
     """Returns the data sets of the plan with what their cards say; one that is not prepared says so."""
     columns = ["data set", "task", "metric", "graphs", "nodes per graph", "edges", "in-degree (mean, max)", "features"]

@@ -31,6 +31,16 @@ pre { background: #f5f7f9; padding: 1rem; overflow-x: auto; }
 @media print { .scroll { overflow: visible; } nav { display: none; } }
 """
 
+ARM_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{{ title }}</title></head>
+<body>
+<p><a href="../index.html">Back to the report</a></p>
+<pre>{{ text }}</pre>
+</body>
+</html>
+"""
+
 PAGE = (
     """{% macro show(table, anchors=false) %}
 <div class="scroll"><table>
@@ -42,8 +52,9 @@ PAGE = (
 {% for cell in row %}
 <td{% if cell.text == "missing" or cell.text.startswith("failed") %} class="failed"{% endif %}>
 {%- if cell.arm and not anchors %}<a href="#{{ cell.arm }}" title="arm {{ cell.arm }}">{% endif %}
+{%- if anchors and loop.first %}<a href="arms/{{ cell.text }}.html" title="what stands behind it">{% endif %}
 {%- if cell.bold %}<b>{{ cell.text }}</b>{% else %}{{ cell.text }}{% endif %}
-{%- if cell.arm and not anchors %}</a>{% endif %}</td>
+{%- if (cell.arm and not anchors) or (anchors and loop.first) %}</a>{% endif %}</td>
 {% endfor %}
 </tr>
 {% endfor %}
@@ -94,7 +105,10 @@ PAGE = (
 <h2 id="provenance">Provenance</h2>
 <dl>{% for title, text in provenance %}<dt>{{ title }}</dt><dd>{{ text }}</dd>{% endfor %}</dl>
 <h3>From a number to its runs</h3>
-<p>A number in a comparison links to its arm above. In the results folder the arm is a folder:</p>
+<p>A number in a table links to its arm above, and the arm to a page with its settings, splits, seeds, fits, versions
+and the command that trains it again (<code>ssma show</code> prints the same; with a fit's id it has the history). In
+MLflow an arm's runs are found by the search <code>tags."ssma.arm" = '{{ example }}'</code>. In the results folder the
+arm is a folder:</p>
 <ol>
 <li><code>arms/{{ example }}/chosen.json</code>: the trials, their validation metrics, and what was chosen;</li>
 <li><code>arms/{{ example }}/evaluation.json</code>: the fits behind the number, with their ids;</li>
