@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 RULES = ("validation", "per_split", "test")
 NAME = "selection_bias"
 MOST_ARMS = 30  # of a panel
-LOOKS = {"validation": ("o", "#0173b2"), "per_split": ("s", "#029e73"), "test": ("D", "#d55e00")}
-"""Rule -> marker and colour (seaborn's colour-blind palette)."""
+LOOKS = {"validation": ("o", "#0173b2", -0.2), "per_split": ("s", "#029e73", 0.0), "test": ("D", "#d55e00", 0.2)}
+"""Rule -> marker, colour (seaborn's colour-blind palette), and place beside its arm's line."""
 
 
 @dataclass(frozen=True)
@@ -199,8 +199,8 @@ def draw(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
             values = {rule: found.mean * metric.factor for rule, found in bias.outcomes.items() if found.n}
             ax.plot([min(values.values()), max(values.values())], [place, place], color="0.8", lw=1, zorder=1)
             for rule, value in values.items():
-                marker, colour = LOOKS[rule]
-                ax.scatter(value, place, marker=marker, color=colour, s=26, linewidths=0, zorder=2, label=rule)
+                marker, colour, aside = LOOKS[rule]
+                ax.scatter(value, place + aside, marker=marker, color=colour, s=22, linewidths=0, zorder=2)
         ax.set_yticks(range(len(arms)), [textwrap.shorten(_name(arm), 60) for arm, _ in arms])
         ax.set_ylim(len(arms) - 0.5, -0.5)
         ax.yaxis.grid(False)
@@ -245,7 +245,7 @@ def _legend(figure: "Figure") -> None:
     names = {"validation": "validation", "per_split": "per split", "test": "test (biased)"}
     handles = [
         Line2D([], [], ls="none", marker=marker, color=colour, mec="white", label=names[rule])
-        for rule, (marker, colour) in LOOKS.items()
+        for rule, (marker, colour, _) in LOOKS.items()
     ]
     figure.legend(
         handles=handles, title="chosen by", loc="outside upper left", ncols=3, frameon=False, alignment="left"

@@ -125,10 +125,10 @@ def _scores(record: dict[str, Any]) -> str:
 
 
 def _curve(record: dict[str, Any]) -> str:
-    """Tells a fit's validation metric at its first, best and last epoch."""
+    """Tells a fit's validation metric at its first, best and last epoch, counted from 1."""
     metric, curve = Metric(record["metric"], record["direction"]), record["history"]["validation_metric"]
-    at = dict.fromkeys((0, record["best_epoch"], len(curve) - 1))
-    return "validation " + " → ".join(f"{metric.text(curve[epoch])} (epoch {epoch})" for epoch in at)
+    at = dict.fromkeys((1, record["best_epoch"], len(curve)))
+    return "validation " + " → ".join(f"{metric.text(curve[epoch - 1])} (epoch {epoch})" for epoch in at)
 
 
 def _history(record: dict[str, Any]) -> Iterator[str]:
@@ -137,7 +137,7 @@ def _history(record: dict[str, Any]) -> Iterator[str]:
         yield "  none"
         return
     yield "  " + "  ".join(["epoch", *(f"{name:>17}" for name in history)])
-    for epoch, values in enumerate(zip(*history.values(), strict=True)):
+    for epoch, values in enumerate(zip(*history.values(), strict=True), start=1):
         shown = ("not finite" if value is None else f"{value:.6g}" for value in values)
         yield "  " + "  ".join([f"{epoch:>5}", *(f"{text:>17}" for text in shown)])
 

@@ -27,7 +27,7 @@ def test_an_arm_is_told_with_everything_behind_its_numbers(shown, study):
         "arm MUTAG-gcn-ssma", "data hash da7ada7ada7ada7a", 'splits {"folds":3,"scheme":"shuffle","seed":0}',
         "split hashes 0 s, 1 s, 2 s", "training.lr 0.001", "trials 2 complete, 1 pruned, 1 failed",
         "split 0 repeat 0 seed 7: ok", "accuracy in %: train 85.0, validation 85.0, test 85.0; "
-        "validation 10.0 (epoch 0) → 50.0 (epoch 3) → 40.0 (epoch 9)", "split 2 repeat 1 seed 7: diverged: diverged: on purpose",
+        "validation 10.0 (epoch 1) → 30.0 (epoch 3) → 40.0 (epoch 10)", "split 2 repeat 1 seed 7: diverged: diverged: on purpose",
         "code c0de", "torch 2.13.0", "device cpu", "MLflow search for: tags.\"ssma.arm\" = 'MUTAG-gcn-ssma'",
         f"again ssma rerun {study.plan} MUTAG-gcn-ssma", str(study.fit("MUTAG-gcn-ssma-e0r0")),
     ):  # fmt: skip
@@ -63,7 +63,7 @@ def test_a_fit_is_told_epoch_by_epoch(study, fabric, capsys):
     fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=spec)
     text = re.sub(" +", " ", describe_fit(study, "MUTAG-gcn-ssma-told"))
     for line in (
-        "ssma.kappa 3", "training.lr 0.1", "split 1 (hash s1)", "seed 7", " 3 0.5\n", "tags.\"ssma.fit\" = 'MUTAG-gcn-ssma-told'",
+        "ssma.kappa 3", "training.lr 0.1", "split 1 (hash s1)", "seed 7", " 4 0.5\n", "tags.\"ssma.fit\" = 'MUTAG-gcn-ssma-told'",
         f"again ssma rerun {study.plan} MUTAG-gcn-ssma-told",
     ):  # fmt: skip
         assert line in text

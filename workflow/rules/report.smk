@@ -31,6 +31,12 @@ rule report:
             category="Arms",
             labels={"what": "every arm"},
         ),
+        selection=report(
+            f"{REPORT}/tables/selection_bias.csv",
+            caption="../report/selection.rst",
+            category="Selection bias",
+            labels={"what": "every arm under three selection rules"},
+        ),
         tables=report(
             expand(f"{REPORT}/tables/{{ablation}}.csv", ablation=PLAN["ablations"]),
             caption="../report/table.rst",
