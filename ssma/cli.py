@@ -20,6 +20,7 @@ from ssma.study.lookup import named, named_arm
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import read_record, write_record
+from ssma.study.tuning import storage_url
 
 log = logging.getLogger("ssma")
 
@@ -54,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
     planner.add_argument("--write", type=Path, metavar="PLAN", help="also write the plan to this file")
     planner.add_argument("--cores", type=_positive, default=os.cpu_count(), help="cores to estimate for")
-    command("store", _store, "Create the MLflow store before jobs start.", "plan")
+    command("store", _store, "Create the stores of MLflow and the searches before jobs start.", "plan")
     command(
         "prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset"
     )
@@ -74,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     command("ui", _ui, "Open the MLflow UI on a study's store.", "plan").add_argument("--port", type=int, default=5000)
     command("schema", _schema, "Print the JSON Schema of a study file.")
-    command("show", _show, "Show an arm, and the records behind its numbers.", "plan", "arm")
+    command("show", _show, "Show what stands behind a number: an arm (id or label) or a fit (id).", "plan", "cell")
+    command("rerun", _rerun, "Train an arm's evaluation fits, or one fit, again and compare.", "plan", "cell")
     _add_data(commands)
     _add_bench(commands)
     return parser
@@ -157,8 +159,13 @@ def _plan(options: argparse.Namespace) -> int:
 def _store(options: argparse.Namespace) -> int:
     from ssma.track.live import open_tracker, try_again
 
+    plan = read_record(options.plan)
+    if url := storage_url(plan["config"]["tune"]):
+        from ssma.tune.storage import create_tables
+
+        create_tables(url)
     try_again(Results(options.plan.parent))
-    open_tracker(Results(options.plan.parent), read_record(options.plan))
+    open_tracker(Results(options.plan.parent), plan)
     return 0
 
 
@@ -167,10 +174,13 @@ def _prepare(options: argparse.Namespace) -> int:
     dataset = named(plan["datasets"], options.dataset, "data set")
     mirror = plan["config"]["data"]["mirror"] or os.environ.get("SSMA_DATA_MIRROR")
     with _imports():
-        from ssma.data.prepare import prepare
+        from ssma.data.prepare import load, prepare
+        from ssma.fit.sanity import sanity
         from ssma.layers.preflight import preflight
     preflight(arm for arm in plan["arms"] if arm["dataset"] == dataset["label"])
-    card = prepare(results.data(dataset["id"]), dataset, Path(mirror) if mirror else None)
+    folder = results.data(dataset["id"])
+    card = prepare(folder, dataset, Path(mirror) if mirror else None)
+    write_record(folder / "sanity.json", sanity(load(folder)))
     log.info(
         "%s: %d graphs, %d nodes, %d edges", dataset["label"], card["num_graphs"], card["num_nodes"], card["num_edges"]
     )
@@ -183,9 +193,10 @@ def _tune(options: argparse.Namespace) -> int:
         from ssma.tune.arm import tune_arm
     job = Job.open(options.plan, options.arm, options.threads)
     arm, card = job.arm, job.prepared.card
+    url = storage_url(job.plan["config"]["tune"])
     with job.watching(arm["trials"] * len(arm["tune_splits"])) as watcher:
         record = tune_arm(
-            job.results, arm, job.dataset_id, job.seed, card["metric"], card["direction"], job.train, watcher
+            job.results, arm, job.dataset_id, job.seed, card["metric"], card["direction"], job.train, watcher, url
         )
         if record["status"] != "ok":
             watcher.finish(record["status"], record["reason"])
@@ -277,15 +288,32 @@ def _self() -> str:
 
 
 def _show(options: argparse.Namespace) -> int:
+    from ssma.report.show import describe_arm, describe_fit
+
     plan, results = read_record(options.plan), Results(options.plan.parent)
-    arm = named_arm(plan, options.arm)
-    print(json.dumps(arm, indent=1))
-    for path in (results.chosen(arm["id"]), results.evaluation(arm["id"])):
-        print(f"{path}: {'there' if path.exists() else 'not there yet'}")
-    if results.evaluation(arm["id"]).exists():
-        for fit in read_record(results.evaluation(arm["id"]))["fits"]:
-            print(f"  split {fit['split']} repeat {fit['repeat']} {fit['status']}: {results.fit(fit['id'])}")
+    if results.fit(options.cell).exists():
+        print(describe_fit(results, options.cell), end="")
+    else:
+        print(describe_arm(results, plan, named_arm(plan, options.cell)), end="")
     return 0
+
+
+def _rerun(options: argparse.Namespace) -> int:
+    with _imports():
+        from ssma.rerun import differences, rerun
+    plan, results = read_record(options.plan), Results(options.plan.parent)
+    if results.fit(options.cell).exists():
+        paths = [results.fit(options.cell)]
+    else:
+        arm = named_arm(plan, options.cell)
+        paths = [results.fit(fit["id"]) for fit in read_record(results.evaluation(arm["id"]))["fits"]]
+    records, unlike = [read_record(path) for path in paths], 0
+    for old, new in zip(records, rerun(results, records, plan["config"]["device"]), strict=True):
+        found = differences(old, new)
+        unlike += bool(found)
+        print(f"split {old['spec']['split']} seed {old['spec']['seed']}: {'; '.join(found) or 'the same'}")
+    print(f"{len(records) - unlike} of {len(records)} fits came out as recorded")
+    return int(unlike > 0)
 
 
 def _ui(options: argparse.Namespace) -> int:

@@ -15,6 +15,8 @@ LOSSES = {
     "bce": F.binary_cross_entropy_with_logits,
 }
 
+ROUNDING = 1e-5  # of float32 sums in different orders, relative above 1
+
 
 def loss_terms(loss: str, output: Tensor, y: Tensor) -> tuple[Tensor, int]:
     """Returns the summed loss of the labelled entries and how many there are.
@@ -73,8 +75,26 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
     return float(sum(scores) / len(scores))
 
 
+def is_constant(metric: str, output: Tensor) -> bool:
+    """Says whether several items all get one prediction: one class, or equal values but for rounding.
+
+    Args:
+        metric: The metric; with ``accuracy`` the prediction is the class of the highest score.
+        output: Network outputs, ``[N, num_outputs]``.
+    """
+    if output.size(0) < 2:
+        return False
+    if metric == "accuracy":
+        return output.argmax(1).unique().numel() == 1
+    spread = output.amax(0) - output.amin(0)
+    return bool((spread <= ROUNDING * output.abs().amax(0).clamp(min=1)).all())
+
+
 def evaluate(network: torch.nn.Module, batches: Iterable[Batch], loss: str, metric: str) -> dict[str, float]:
-    """Returns the mean loss and the metric over all items of the batches, in evaluation mode."""
+    """Returns the mean loss and the metric over all items of the batches, in evaluation mode.
+
+    With them comes ``constant``: whether all items got one prediction. Outputs that are not finite have no metric.
+    """
     network.eval()
     outputs, labels, total, count = [], [], 0.0, 0
     with torch.no_grad():
@@ -87,4 +107,5 @@ def evaluate(network: torch.nn.Module, batches: Iterable[Batch], loss: str, metr
     output = torch.cat(outputs).float()
     if not output.isfinite().all():
         return {"loss": float("nan"), metric: float("nan")}
-    return {"loss": total / max(count, 1), metric: metric_value(metric, output, torch.cat(labels))}
+    value = metric_value(metric, output, torch.cat(labels))
+    return {"loss": total / max(count, 1), metric: value, "constant": is_constant(metric, output)}

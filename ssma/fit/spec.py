@@ -4,6 +4,7 @@ from typing import Any
 
 from ssma import RESULT_VERSION
 from ssma.study.ids import canonical, digest
+from ssma.study.space import idle_settings, table_of
 
 GROUPS = ("model", "training")
 
@@ -30,6 +31,9 @@ def fit_spec(
     for key, value in hyperparameters.items():
         group, _, field = key.partition(".")
         settings[group if group in GROUPS else "aggregator"][field] = value
+    for key in idle_settings(arm["aggregator"], settings, {}):
+        group, field = table_of(key, arm["aggregator"])
+        settings.get(group, {}).pop(field, None)
     return canonical(
         {
             "dataset": arm["dataset"],

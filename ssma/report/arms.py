@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.checks import chosen_by_test
 from ssma.report.labels import Metric, metrics_of, point_text
+from ssma.report.sanity import constant_notes, constants, marked
 from ssma.report.statistics import BIASED, summarise, test_selected_claim, validation_of_chosen
 from ssma.report.table import Cell, Table
 from ssma.report.tables import cell_of
@@ -13,44 +14,49 @@ if TYPE_CHECKING:
 
 ARM_COLUMNS = [
     "arm", "data set", "layer", "aggregator", "fixed settings", "trials planned", "complete", "pruned", "failed",
-    "fits ok/planned", "epochs (median)", "hidden width", "parameters", "budget", "seconds (all fits)",
+    "fits trained", "fits ok/planned", "epochs (median)", "hidden width", "parameters", "budget", "CPU seconds",
+    "GPU seconds",
     "chosen hyperparameters", "validation of the chosen", "test", "test-selected (biased)",
 ]  # fmt: skip
 
 
 def arms(plan: dict[str, Any], frame: "pandas.DataFrame") -> Table:
     """Returns a row per arm: how it was treated, what it cost, what it reached."""
-    summary, metrics = summarise(frame), metrics_of(frame)
+    summary, metrics, constant = summarise(frame), metrics_of(frame), constants(frame)
     biased = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
     groups = dict(iter(frame.groupby("arm", sort=False)))
     rows = []
     for arm in plan["arms"]:
-        result = cell_of(arm["id"], summary, metrics, set(), biased)
+        result = marked(cell_of(arm["id"], summary, metrics, set(), biased), constant)
         head = [arm[key] for key in ("id", "dataset", "layer", "aggregator")]
         facts = [*head, point_text(arm["fixed"]), str(arm["trials"])]
         facts += _facts(arm["id"], groups[arm["id"]], metrics.get(arm["dataset"]))
         claim = _claim(groups[arm["id"]], arm["id"], metrics.get(arm["dataset"]))
         rows.append([Cell(fact, arm=arm["id"]) for fact in facts] + [result, Cell(claim)])
     caption = (
-        "All arms. Test: as in the comparisons. Seconds are summed over all tuning and evaluation fits of the arm, "
-        "shared ones too. The last column is what the complete trial with the best mean test metric would have claimed "
-        f"over its tuning splits (their number in parentheses), {BIASED}; it is no result."
+        "All arms. Test: as in the comparisons. Fits trained and their seconds are those of tuning and evaluation "
+        "together, fits shared with other arms too; CPU seconds are of fits that ran without a GPU. The last column is "
+        "what the complete trial with the best mean test metric would have claimed over its tuning splits (their "
+        f"number in parentheses), {BIASED}; it is no result."
     )
-    return Table("arms", caption, ARM_COLUMNS, rows, chosen_by_test(plan, [arm["id"] for arm in plan["arms"]]))
+    ids = [arm["id"] for arm in plan["arms"]]
+    return Table("arms", caption, ARM_COLUMNS, rows, chosen_by_test(plan, ids) + constant_notes(plan, ids, constant))
 
 
 def _facts(arm: str, rows: "pandas.DataFrame", metric: Metric | None) -> list[str]:
     states = rows.dropna(subset=["trial_state"]).drop_duplicates("trial")["trial_state"].value_counts()
     evaluated = rows[rows["stage"] == "evaluate"]
     ok = evaluated[evaluated["status"] == "ok"]
+    fits = rows[rows["device"].notna()].drop_duplicates("fit")
     validation = validation_of_chosen(rows, arm)
     return [
         *(str(states.get(state, 0)) for state in ("complete", "pruned", "failed")),
+        str(len(fits)),
         f"{len(ok)}/{len(evaluated)}",
         f"{ok['epochs'].median():g}" if ok["epochs"].notna().any() else "–",
         *(_span(ok[column]) for column in ("hidden_channels", "parameters")),
         _span(evaluated["budget"]),
-        f"{rows.drop_duplicates(['fit'])['seconds'].sum():.1f}",
+        *(f"{fits.loc[(fits['device'] == 'cpu') == on_cpu, 'seconds'].sum():.1f}" for on_cpu in (True, False)),
         _chosen_text(evaluated),
         metric.text(validation) if metric and validation is not None else "–",
     ]

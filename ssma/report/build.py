@@ -4,16 +4,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
-from ssma.report import checks, figures
+from ssma.report import checks, figures, selection_bias
 from ssma.report.arms import arms
 from ssma.report.axes import axis_table
 from ssma.report.claims import claim_tables
 from ssma.report.evidence import Records
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
-from ssma.report.html import BesidePaper, Picture, Section, page
+from ssma.report.html import BesidePaper, Picture, Section, arm_page, page
 from ssma.report.paired import paired
 from ssma.report.paper_tables import beside, improvement_table, results_table
 from ssma.report.ranking import diagram, diagram_caption, rank, ranks_table
+from ssma.report.sanity import read_sanity
+from ssma.report.show import describe_arm
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.report.tables import comparison
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def build(results: Results, out: Path) -> None:
-    """Writes ``index.html``, ``tables/``, ``figures/`` and ``records.parquet`` to ``out``.
+    """Writes ``index.html``, ``arms/``, ``tables/``, ``figures/`` and ``records.parquet`` to ``out``.
 
     Reads the frame at ``results.frame``, or collects the records if there is none. Works with whatever there is: a
     study half done, all failed, or only planned.
@@ -41,20 +43,31 @@ def build(results: Results, out: Path) -> None:
     if unknown:
         raise StudyError(f"{results.frame}: has no rows of arm {min(unknown)!r}; the plan is newer, collect again")
     ratios = {label: _test_train_ratio(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
-    sections = [_section(plan, name, frame, ratios, out) for name in plan["ablations"]]
+    sanity = read_sanity(results, plan)
+    sections = [_section(plan, name, frame, ratios, sanity, out) for name in plan["ablations"]]
+    sections.append(_selection_bias(plan, frame, out))
     all_arms, papers = arms(plan, frame), _beside_paper(plan, frame, ratios)
     for table in [*(table for section in sections for table in section.tables), all_arms, *papers.all_tables]:
         _write_table(table, out / "tables")
     write_frame(frame, out / "records.parquet")
-    html = page(results, plan, frame, sections, all_arms, papers, _warnings(plan, frame))
+    html = page(results, plan, frame, sections, all_arms, papers, _warnings(results, plan, frame, sanity, sections))
+    for arm in plan["arms"]:
+        text = describe_arm(results, plan, arm)
+        write_atomic(out / "arms" / f"{arm['id']}.html", arm_page(arm["label"], text).encode())
     write_atomic(out / "index.html", html.encode())
 
 
 def _section(
-    plan: dict[str, Any], name: str, frame: "pandas.DataFrame", ratios: dict[str, float | None], out: Path
+    plan: dict[str, Any],
+    name: str,
+    frame: "pandas.DataFrame",
+    ratios: dict[str, float | None],
+    sanity: dict[str, dict[str, Any]],
+    out: Path,
 ) -> Section:
     ranking = rank(plan, name, frame)
-    tables = [comparison(plan, name, frame), paired(plan, name, frame, ratios), axis_table(plan, name, frame, ratios)]
+    tables = [comparison(plan, name, frame, sanity), paired(plan, name, frame, ratios)]
+    tables.append(axis_table(plan, name, frame, ratios))
     drawn = [(name, figures.draw(plan, name, frame), figures.caption(plan, name))]
     if ranking:
         tables.append(ranks_table(name, ranking))
@@ -72,12 +85,29 @@ def _beside_paper(plan: dict[str, Any], frame: "pandas.DataFrame", ratios: dict[
     return BesidePaper(tables, not_run, *claim_tables(Records(plan, frame, ratios, units, found)))
 
 
-def _warnings(plan: dict[str, Any], frame: "pandas.DataFrame") -> list[str]:
+def _selection_bias(plan: dict[str, Any], frame: "pandas.DataFrame", out: Path) -> Section:
+    name, found = selection_bias.NAME, selection_bias.biases(frame)
+    figure = selection_bias.draw(plan, frame, found)
+    pictures = []
+    if figure:
+        pictures = [Picture(figures.save(figure, out / "figures", name)[0], selection_bias.caption(plan, found))]
+    return Section(name, "Selection bias", [selection_bias.table(plan, frame, found)], pictures)
+
+
+def _warnings(
+    results: Results,
+    plan: dict[str, Any],
+    frame: "pandas.DataFrame",
+    sanity: dict[str, dict[str, Any]],
+    sections: list[Section],
+) -> list[str]:
+    prepared = {label for label, item in plan["datasets"].items() if (results.data(item["id"]) / "card.json").exists()}
     lines = checks.gaps(summarise(frame), frame) + checks.mixed_code(frame, code_fingerprint())
     lines += checks.over_budget(frame) + checks.chosen_by_test(plan, [arm["id"] for arm in plan["arms"]])
-    for name, ablation in plan["ablations"].items():
-        if checks.unequal_treatment(plan, name):
-            lines.append(f"Arms of “{ablation['title']}” were not treated alike: see the lines under its table.")
+    lines += checks.without_sanity(plan, prepared, set(sanity)) + checks.unknown_constants(frame)
+    for section in sections:
+        if any(note.startswith(checks.UNEQUAL) for note in section.tables[0].notes):
+            lines.append(f"Arms of “{section.title}” were not treated alike: see the lines under its table.")
     return lines
 
 

@@ -1,6 +1,6 @@
 """What a reader must be warned of: unequal treatment, choice by the test set, mixed code, gaps."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import listing, point_text, value_text
@@ -9,6 +9,9 @@ from ssma.study.ids import canonical_json
 
 if TYPE_CHECKING:
     import pandas
+
+UNEQUAL = "Warning: unequal"
+SIZES = ("model.budget", "model.hidden_channels", "model.num_layers")
 
 
 def unequal_treatment(plan: dict[str, Any], ablation: str) -> list[str]:
@@ -28,8 +31,65 @@ def unequal_treatment(plan: dict[str, Any], ablation: str) -> list[str]:
         for key, values in found.items():
             if len(values) > 1 and key not in axes:
                 parts = "; ".join(f"{value} for {listing(names)}" for value, names in values.items())
-                lines.append(f"Warning: unequal treatment on {dataset}, {layer}: {key} is {parts}.")
+                lines.append(f"{UNEQUAL} treatment on {dataset}, {layer}: {key} is {parts}.")
     return lines
+
+
+def unequal_effort(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> list[str]:
+    """Returns a line for each thing that turned out unlike among the arms of one data set and layer.
+
+    Compared are complete trials (where equally many were planned), the median number of epochs (more than a factor of
+    2), parameters (more than 10%, unless a size is an axis), and CPU against GPU. Arms without good evaluation fits are
+    left out.
+    """
+    axes, cells = plan["ablations"][ablation]["axes"], plan["ablations"][ablation]["cells"]
+    planned = {arm["id"]: arm["trials"] for arm in plan["arms"]}
+    groups = dict(iter(frame.groupby("arm", sort=False)))
+    lines = []
+    for dataset, layer in dict.fromkeys((cell["dataset"], cell["layer"]) for cell in cells):
+        here = {
+            cell["arm"]: point_text(cell["point"])
+            for cell in cells
+            if (cell["dataset"], cell["layer"]) == (dataset, layer)
+        }
+        effort = {arm: _effort(groups[arm]) for arm in here}
+        effort = {arm: found for arm, found in effort.items() if found is not None}
+        if len(effort) < 2:
+            continue
+        for what, text in _unlike(effort, planned, any(axis in SIZES for axis in axes)).items():
+            parts = "; ".join(f"{text(effort[arm])} for {here[arm]}" for arm in effort)
+            lines.append(f"{UNEQUAL} effort on {dataset}, {layer}: {what} {parts}.")
+    return lines
+
+
+def _effort(rows: "pandas.DataFrame") -> dict[str, Any] | None:
+    good = rows[(rows["stage"] == "evaluate") & (rows["status"] == "ok")]
+    if good.empty:
+        return None
+    trials = rows.dropna(subset=["trial_state"]).drop_duplicates("trial")
+    devices = sorted({"CPU" if device == "cpu" else "GPU" for device in good["device"].dropna()})
+    return {
+        "complete": int((trials["trial_state"] == "complete").sum()),
+        "epochs": float(good["epochs"].astype("float64").median()),
+        "parameters": float(good["parameters"].astype("float64").median()),
+        "devices": " and ".join(devices),
+    }
+
+
+def _unlike(effort: dict[str, dict], planned: dict[str, int], sized: bool) -> dict[str, Callable[[dict], str]]:
+    """Returns what is unlike, and how it is told of one arm."""
+    found = {key: [arm[key] for arm in effort.values()] for key in ("complete", "epochs", "parameters", "devices")}
+    same_plan = len({planned[arm] for arm in effort}) == 1
+    unlike: dict[str, Callable[[dict], str]] = {}
+    if same_plan and len(set(found["complete"])) > 1:
+        unlike["complete trials are"] = lambda arm: str(arm["complete"])
+    if max(found["epochs"]) > 2 * min(found["epochs"]):
+        unlike["epochs (median) are"] = lambda arm: f"{arm['epochs']:g}"
+    if not sized and max(found["parameters"]) > 1.1 * min(found["parameters"]):
+        unlike["parameters (median) are"] = lambda arm: f"{arm['parameters']:g}"
+    if len(set(found["devices"])) > 1:
+        unlike["fits ran on"] = lambda arm: arm["devices"]
+    return unlike
 
 
 def _treatment(arm: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -37,7 +97,9 @@ def _treatment(arm: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for key in ("splits", "tune_splits"):
         yield key, canonical_json(arm[key])
     yield "repeats", str(arm["repeats"])
-    yield "selection", arm["selection"]
+    if arm["selection"] != "none":  # with nothing to choose; the number of trials says so
+        yield "selection", arm["selection"]
+        yield "sampler", arm["sampler"]
     options = {f"{part}.{key}": value for part in ("model", "training") for key, value in arm["settings"][part].items()}
     for key in sorted(options | {key: None for key in arm["space"] if key.startswith(("model.", "training."))}):
         searched = arm["space"].get(key)
@@ -81,6 +143,21 @@ def mixed_code(frame: "pandas.DataFrame", current: str) -> list[str]:
             f"{listing(stale['label'])}."
         )
     return lines
+
+
+def without_sanity(plan: dict[str, Any], prepared: set[str], known: set[str]) -> list[str]:
+    """Returns a line naming the data sets whose tables lack the predictors that look at no graph."""
+    lacking = [label for label in plan["datasets"] if label in prepared - known]
+    hint = "they were prepared by older code; delete their card.json to have them prepared again"
+    return [f"No predictors without a graph for {listing(lacking)}: {hint}."] if lacking else []
+
+
+def unknown_constants(frame: "pandas.DataFrame") -> list[str]:
+    """Returns a line with the number of fits that do not tell whether their predictions are constant."""
+    good = frame[frame["status"] == "ok"].drop_duplicates("fit")
+    unknown = int(good["constant"].isna().sum())
+    told = f"Whether test predictions are constant is unknown of {unknown} of {len(good)} fits, made by older code."
+    return [told] if unknown else []
 
 
 def over_budget(frame: "pandas.DataFrame") -> list[str]:

@@ -19,6 +19,7 @@ COLUMNS = {
     "selection": "str", "trials_planned": "Int64", "stage": "str", "trial": "Int64", "trial_state": "str",
     "split": "Int64", "repeat": "Int64", "seed": "Int64", "status": "str", "reason": "str",
     "metric": "str", "direction": "str", "train": "float64", "validation": "float64", "test": "float64",
+    "constant": "boolean",
     "best_epoch": "Int64", "epochs": "Int64", "hidden_channels": "Int64", "parameters": "Int64", "budget": "Int64",
     "seconds": "float64", "seconds_per_step": "float64", "peak_memory_mb": "float64", "device": "str",
     "threads": "Int64", "fit": "str", "code": "str", "data_hash": "str", "split_hash": "str", "git_commit": "str",
@@ -40,7 +41,8 @@ def collect(results: Results) -> "pandas.DataFrame":
     Nothing is dropped: a planned fit without a record has the status ``missing``; those of an arm whose tuning failed
     have ``failed`` and its reason; a trial that ended before its first fit has one row without a split; and an ``ok``
     fit whose test metric is not finite counts as ``diverged``. A fit whose record was changed or cut short is
-    ``failed``, and its reason names the file.
+    ``failed``, and its reason names the file. ``constant`` says whether all test predictions of a fit are the same;
+    it is unknown in records that older code made.
 
     Raises:
         StudyError: If there is no plan, or an arm's own record was changed or cut short; names the file.
@@ -89,14 +91,17 @@ def read_frame(path: Path) -> "pandas.DataFrame":
     """Reads what ``write_frame`` wrote.
 
     Raises:
-        StudyError: If the file is missing or is not parquet.
+        StudyError: If the file is missing, is not parquet, or lacks columns.
     """
     import pandas
 
     try:
-        return pandas.read_parquet(path)
+        frame = pandas.read_parquet(path)
     except (OSError, ValueError) as error:
         raise StudyError(f"{path}: not a readable frame ({error}); collect the records again") from error
+    if absent := COLUMNS.keys() - set(frame):
+        raise StudyError(f"{path}: has no column {min(absent)}, as older code made it; collect the records again")
+    return frame
 
 
 def _optional(path: Path) -> dict[str, Any]:
@@ -129,6 +134,7 @@ def _from_fit(fit: dict[str, Any]) -> dict[str, Any]:
     row["versions"] = ", ".join(f"{name} {version}" for name, version in sorted(fit.get("versions", {}).items()))
     for part in ("train", "validation", "test"):
         row[part] = _finite((fit.get(part) or {}).get(fit["metric"]))
+    row["constant"] = (fit.get("test") or {}).get("constant")
     if row["status"] == "ok" and row["test"] is None:
         row |= {"status": "diverged", "reason": f"the test {fit['metric']} is not a finite number"}
     return row

@@ -29,7 +29,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """An ablation on the page: its tables and its figures, the comparison first."""
+    """A part of the page: its tables (of an ablation the comparison first) and its figures."""
 
     name: str
     title: str
@@ -80,6 +80,15 @@ def page(
         warnings=warnings,
         example=example,
     )
+
+
+def arm_page(title: str, text: str) -> str:
+    """Returns a page of plain text about one arm, with a link back."""
+    from jinja2 import Environment
+
+    from ssma.report.template import ARM_PAGE
+
+    return Environment(autoescape=True).from_string(ARM_PAGE).render(title=title, text=text)
 
 
 def data_cards(results: Results, plan: dict[str, Any]) -> Table:

@@ -4,9 +4,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.checks import chosen_by_test, unequal_treatment
+from ssma.report.checks import chosen_by_test, unequal_effort, unequal_treatment
 from ssma.report.labels import Metric, metrics_of, setting, value_text
 from ssma.report.layout import headings, lay_out
+from ssma.report.sanity import constant_notes, constants, marked, sanity_rows
 from ssma.report.statistics import describe_arm, summarise
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import Interval
@@ -15,14 +16,19 @@ if TYPE_CHECKING:
     import pandas
 
 
-def comparison(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Table:
+def comparison(
+    plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame", sanity: dict[str, dict[str, Any]] | None = None
+) -> Table:
     """Returns the table of an ablation: rows are layer x axis point, columns are data sets.
 
     The best mean of a data set and layer is bold if there are others to compare with and it rests on all its planned
-    fits.
+    fits. Below stand predictors that look at no graph.
+
+    Args:
+        sanity: What these reach, by data set, as ``read_sanity`` returns it.
     """
     layout = lay_out(plan, ablation)
-    summary, metrics = summarise(frame), metrics_of(frame)
+    summary, metrics, constant = summarise(frame), metrics_of(frame), constants(frame)
     bold = _best(layout.cells, summary, metrics)
     biased = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
     rows = []
@@ -32,14 +38,17 @@ def comparison(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -
             if any(arms):
                 head = [Cell(layer), *(Cell(value_text(value)) for value in point.values())]
                 cells = [cell_of(arm, summary, metrics, bold, biased) for arm in arms]
-                rows.append(head + [_with_interval(cell, frame, summary) for cell in cells])
-    keys = map(setting, layout.points[0] if layout.points else {})
-    columns = ["layer", *keys, *headings(layout.datasets, metrics)]
+                rows.append(head + [marked(_with_interval(cell, frame, summary), constant) for cell in cells])
+    keys = layout.points[0] if layout.points else {}
+    rows += sanity_rows(sanity or {}, _splits(plan, layout.cells), layout.datasets, len(keys))
+    columns = ["layer", *map(setting, keys), *headings(layout.datasets, metrics)]
     caption = f"{layout.title}. Test metric, mean ± sample standard deviation (number of fits that are ok). "
     caption += "On the page and in the CSV also the 95% interval of the mean, BCa bootstrap over what ± is over. "
     caption += "Bold: the best mean of a data set and layer, if all its fits are ok. "
     caption += _over(plan, layout.cells, layout.datasets, metrics)
-    notes = unequal_treatment(plan, ablation) + chosen_by_test(plan, [cell["arm"] for cell in layout.cells])
+    used = [cell["arm"] for cell in layout.cells]
+    notes = unequal_treatment(plan, ablation) + unequal_effort(plan, ablation, frame) + chosen_by_test(plan, used)
+    notes += constant_notes(plan, used, constant)
     return Table(ablation, caption, columns, rows, notes, grouped=True)
 
 
@@ -84,6 +93,14 @@ def _best(cells: list[dict], summary: "pandas.DataFrame", metrics: dict[str, Met
         if len(rows) > 1:
             bold |= set(rows.index[(rows["mean"] == best) & (rows["n"] == rows["planned"])])
     return bold
+
+
+def _splits(plan: dict[str, Any], cells: list[dict]) -> dict[str, set[int]]:
+    """Returns by data set the splits that its arms are evaluated on."""
+    arms, found = {arm["id"]: arm for arm in plan["arms"]}, {}
+    for cell in cells:
+        found.setdefault(cell["dataset"], set()).update(arms[cell["arm"]]["splits"])
+    return found
 
 
 def _better(metric: Metric) -> str:

@@ -32,6 +32,16 @@ pre { background: #f5f7f9; padding: 1rem; overflow-x: auto; }
 @media print { .scroll { overflow: visible; } nav { display: none; } }
 """
 
+ARM_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{{ title }}</title></head>
+<body>
+<p><a href="../index.html">Back to the report</a></p>
+<pre>{{ text }}</pre>
+</body>
+</html>
+"""
+
 PAGE = (
     """{% macro show(table, anchors=false) %}
 <div class="scroll" id="{{ table_id(table.name) }}"><table{% if "p{" in table.align %} class="text"{% endif %}>
@@ -43,9 +53,10 @@ PAGE = (
 {% for cell in row %}
 <td{% if cell.text == "missing" or cell.text.startswith("failed") %} class="failed"{% endif %}>
 {%- if cell.arm and not anchors %}<a href="#{{ cell.arm }}" title="arm {{ cell.arm }}">{% endif %}
+{%- if anchors and loop.first %}<a href="arms/{{ cell.text }}.html" title="what stands behind it">{% endif %}
 {%- if cell.link %}<a href="#{{ cell.link }}">{% endif %}
 {%- if cell.bold %}<b>{{ cell.text }}</b>{% else %}{{ cell.text }}{% endif %}
-{%- if cell.link or (cell.arm and not anchors) %}</a>{% endif %}
+{%- if cell.link or (cell.arm and not anchors) or (anchors and loop.first) %}</a>{% endif %}
 {%- if cell.detail %}<br><span class="soft">{{ cell.detail }}</span>{% endif %}</td>
 {% endfor %}
 </tr>
@@ -113,7 +124,10 @@ PAGE = (
 <h2 id="provenance">Provenance</h2>
 <dl>{% for title, text in provenance %}<dt>{{ title }}</dt><dd>{{ text }}</dd>{% endfor %}</dl>
 <h3>From a number to its runs</h3>
-<p>A number in a comparison links to its arm above. In the results folder the arm is a folder:</p>
+<p>A number in a table links to its arm above, and the arm to a page with its settings, splits, seeds, fits, versions
+and the command that trains it again (<code>ssma show</code> prints the same; with a fit's id it has the history). In
+MLflow an arm's runs are found by the search <code>tags."ssma.arm" = '{{ example }}'</code>. In the results folder the
+arm is a folder:</p>
 <ol>
 <li><code>arms/{{ example }}/chosen.json</code>: the trials, their validation metrics, and what was chosen;</li>
 <li><code>arms/{{ example }}/evaluation.json</code>: the fits behind the number, with their ids;</li>

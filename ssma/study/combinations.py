@@ -5,6 +5,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ssma.study.settings import AGGREGATORS, WIDTH_MULTIPLE_OF
+from ssma.study.space import table_of
 
 
 def impossible(layer: str, aggregator: str, settings: dict[str, Any], searched: dict[str, Any]) -> list[str]:
@@ -16,7 +17,12 @@ def impossible(layer: str, aggregator: str, settings: dict[str, Any], searched: 
         settings: The arm's settings of ``aggregator``, ``model`` and ``training``.
         searched: Setting -> list of values or range, where the arm searches it.
     """
-    return [*_options(aggregator, settings), *_width(layer, settings, searched), *_rate(settings, searched)]
+    return [
+        *_options(aggregator, settings),
+        *_mixing(aggregator, settings, searched),
+        *_width(layer, settings, searched),
+        *_rate(settings, searched),
+    ]
 
 
 def _options(aggregator: str, settings: dict[str, Any]) -> list[str]:
@@ -26,6 +32,20 @@ def _options(aggregator: str, settings: dict[str, Any]) -> list[str]:
     except ValidationError as error:
         return [f"{aggregator}: {each['msg'].removeprefix('Value error, ')}" for each in error.errors()]
     return []
+
+
+def _mixing(aggregator: str, settings: dict[str, Any], searched: dict[str, Any]) -> list[str]:
+    """Returns what is wrong where a search could combine a sum of slots with a normalisation of their product."""
+    if aggregator != "ssma" or not searched.keys() & {"ssma.mixing", "ssma.normalisation"}:
+        return []
+    mixings, magnitudes = (_values(f"ssma.{key}", settings, searched, "ssma") for key in ("mixing", "normalisation"))
+    others = [value for value in magnitudes if value != "geometric"]
+    if "sum" not in mixings or not others:
+        return []
+    return [
+        f"tune.space: ssma.mixing {mixings} with ssma.normalisation {magnitudes} would combine 'sum' with "
+        f"'{others[0]}', which has no effect there; leave out 'sum', or keep normalisation 'geometric'"
+    ]
 
 
 def _width(layer: str, settings: dict[str, Any], searched: dict[str, Any]) -> list[str]:
@@ -47,8 +67,8 @@ def _rate(settings: dict[str, Any], searched: dict[str, Any]) -> list[str]:
     return [f"training.lr: {rate} is below training.min_lr ({floor}), where training ends"] if rate < floor else []
 
 
-def _values(key: str, settings: dict[str, Any], searched: dict[str, Any]) -> list[Any]:
+def _values(key: str, settings: dict[str, Any], searched: dict[str, Any], aggregator: str = "") -> list[Any]:
     """Returns the values that a setting can have; of a range, its ends."""
-    group, _, field = key.partition(".")
+    group, field = table_of(key, aggregator)
     found = searched.get(key, [settings[group].get(field)])
     return [found["low"], found["high"]] if isinstance(found, dict) else found

@@ -53,7 +53,9 @@ class Tune(Strict):
     """The search of every arm; judged on validation."""
 
     trials: PositiveInt = 8
-    """Configurations per arm (fewer where its space has fewer)."""
+    """Configurations per arm (fewer where its space has fewer); of a grid all, whatever the default."""
+    sampler: Literal["tpe", "random", "grid"] = "tpe"
+    """Optuna's TPE; random ones; or the whole grid in order. None of them repeats a configuration."""
     splits: PositiveInt | None = None
     """Judge on the first so many splits; all by default."""
     selection: Literal["validation", "per_split", "test"] = "validation"
@@ -62,6 +64,8 @@ class Tune(Strict):
     """Stop a trial that is worse than the best one on the splits it has seen."""
     space: dict[str, Annotated[list[Any], Field(min_length=2)] | Range] = {}
     """Setting -> values or range. A setting that an arm fixes is not searched in it."""
+    storage: str | None = None
+    """`journal`: files beside the results, or `postgresql://USER@HOST/DATABASE`; SSMA_TUNE_STORAGE by default."""
 
 
 class Evaluate(Strict):

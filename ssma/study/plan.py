@@ -1,7 +1,6 @@
 """A study becomes a plan: every arm once, with its settings, its search space, its splits and its id."""
 
 import itertools
-import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,15 +10,19 @@ from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
 from ssma.study.combinations import impossible
-from ssma.study.config import Ablation, Range, Study, did_you_mean, study_error
+from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error
 from ssma.study.datasets import Dataset
 from ssma.study.ids import canonical, canonical_json, class_fingerprint, data_fingerprint, digest, slug
 from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, Strict
+from ssma.study.space import idle_settings, table_of
+from ssma.study.tuning import number_of_trials, storage_error, tuning
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 WIDTH = ("model.budget", "model.hidden_channels")
-OTHER_TABLES = ("paired", "ranks", "axis")
+OTHER_TABLES = ("arms", "selection_bias")
+"""The report's tables that belong to no ablation."""
+FURTHER_TABLES = ("paired", "ranks", "axis")
 """What the report's further tables of an ablation end in."""
 
 
@@ -54,19 +57,23 @@ class _Planner:
         }
         self._width("model", study.model.model_dump(exclude_unset=True), defaults | stated)
         own = {label: self._typed(f"datasets.{label}.fixed", data.fixed) for label, data in study.datasets.items()}
-        space = self._read_space()
         datasets = {label: self._dataset(label) for label in study.datasets}
+        tunes = {label: tuning(study.tune, study.protocol, data["spec"]) for label, data in datasets.items()}
+        spaces = {label: self._read_space(tune) for label, tune in tunes.items()}
         ablations = {name: self._read_ablation(name, item) for name, item in study.ablations.items()}
         if self.errors:
             raise study_error(self.errors)
         for ablation in ablations.values():
             for cell in ablation["cells"]:
                 dataset = datasets[cell["dataset"]]
+                label = dataset["label"]
                 base = [defaults, preset(study.protocol, dataset["spec"], cell["layer"]), stated]
-                cell["arm"] = self._arm(dataset, cell, base, own[cell["dataset"]], cell.pop("settings"), space)
-        unused = [key for key in space if not any(key in arm["space"] for arm in self.arms.values())]
+                search = (tunes[label], spaces[label])
+                cell["arm"] = self._arm(dataset, cell, base, own[label], cell.pop("settings"), search)
+        unused = [key for key in study.tune.space if not any(key in arm["space"] for arm in self.arms.values())]
         self.errors += [
-            f"tune.space.{key}: no arm searches it: each fixes it or has another aggregator" for key in unused
+            f"tune.space.{key}: no arm searches it: each fixes it, has another aggregator, or makes it idle"
+            for key in unused
         ]
         if self.errors:
             raise study_error(sorted(set(self.errors)))
@@ -128,7 +135,8 @@ class _Planner:
             f"datasets.{label}: differs from another label in punctuation only; rename it" for label in alike
         ]
         for name in study.ablations:
-            if name == "arms" or any(name == f"{other}-{table}" for other in study.ablations for table in OTHER_TABLES):
+            further = any(name == f"{other}-{kind}" for other in study.ablations for kind in FURTHER_TABLES)
+            if name in OTHER_TABLES or further:
                 self.errors.append(f"ablations.{name}: the report has a table of this name; rename it")
         for label, data in study.datasets.items():
             if "aggregator" in data.fixed:
@@ -140,6 +148,8 @@ class _Planner:
         official = all(data.has_official_split for data in study.datasets.values())
         if official and "splits" in study.model_fields_set:
             self.errors.append("splits: must be left out, every data set has an official split")
+        if wrong := storage_error(study.tune.storage):
+            self.errors.append(wrong)
         if study.tune.selection == "per_split" and study.tune.splits is not None:
             self.errors.append("tune.splits: must be left out with selection: per_split, which judges every split")
 
@@ -188,9 +198,9 @@ class _Planner:
             self.errors.append(f"{path}: give a budget or hidden_channels")
         return {key: None for key in WIDTH if named and key.partition(".")[2] not in named}
 
-    def _read_space(self) -> dict[str, Any]:
+    def _read_space(self, tune: Tune) -> dict[str, Any]:
         space = {}
-        for key, values in self.study.tune.space.items():
+        for key, values in tune.space.items():
             path = f"tune.space.{key}"
             if key == "aggregator" or key in WIDTH:
                 self.errors.append(f"{path}: cannot be tuned, since arms are compared at equal size; make it an axis")
@@ -308,7 +318,7 @@ class _Planner:
         base: list[dict[str, Any]],
         own: dict[str, Any],
         given: dict[str, Any],
-        space: dict[str, Any],
+        search: tuple[Tune, dict[str, Any]],
     ) -> str:
         """Notes the arm of a cell, if it is new, and returns its id.
 
@@ -318,16 +328,17 @@ class _Planner:
             base: Settings from weak to strong: defaults, protocol, the study's own.
             own: The data set's fixed settings.
             given: The ablation's fixed settings and the point.
-            space: The study's search space.
+            search: How the data set's arms are tuned, and the search space.
         """
-        tune, layer, name = self.study.tune, cell["layer"], given["aggregator"]
+        (tune, space), layer, name = search, cell["layer"], given["aggregator"]
         fixed = {key: value for key, value in (own | given).items() if _applies(key, layer, name)}
         searched = {key: value for key, value in space.items() if key not in fixed and _applies(key, layer, name)}
         settings = self._settings(layer, name, [*base, own, given])
-        if settings["model"]["positional_encoding"] == "none" and "model.positional_encoding" not in searched:
-            del settings["model"]["walk_steps"]
+        for key in idle_settings(name, settings, searched):
+            group, field = table_of(key, name)
+            settings.get(group, {}).pop(field, None)
             for table in (fixed, searched):
-                table.pop("model.walk_steps", None)
+                table.pop(key, None)
         self.errors += impossible(layer, name, settings, searched)
         splits = list(range(dataset["use"]))
         arm = {
@@ -336,16 +347,18 @@ class _Planner:
             **self.aggregators[name],
             "settings": settings,
             "space": searched,
-            "tune_splits": splits[: tune.splits],
-            "prune": tune.prune,
+            "tune_splits": splits[: tune.splits] if searched else [],
+            "sampler": tune.sampler if searched else "none",
+            "prune": tune.prune and bool(searched),
             "seed": self.study.seed,
         }
-        size = math.prod(len(v) if isinstance(v, list) else math.inf for v in searched.values())
+        trials, wrong = number_of_trials(tune, searched)
+        self.errors += [wrong] if wrong else []
         effort = {
-            "trials": min(tune.trials, size) if searched else 0,
+            "trials": trials,
             "splits": splits,
             "repeats": self.study.evaluate.repeats,
-            "selection": tune.selection,
+            "selection": tune.selection if searched else "none",
         }
         used = {"dataset": dataset["id"], "settings": _without(settings, searched, name), "version": RESULT_VERSION}
         search = arm | used  # a default that is searched over changes nothing

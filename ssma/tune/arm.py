@@ -31,6 +31,7 @@ def tune_arm(
     direction: str,
     train: Train,
     watcher: Watcher,
+    storage_url: str | None = None,
 ) -> dict[str, Any]:
     """Searches an arm's space, chooses by validation, writes and returns ``chosen.json``.
 
@@ -46,6 +47,7 @@ def tune_arm(
         direction: ``maximize`` or ``minimize``.
         train: Trains one fit, or reads its record.
         watcher: Is told of each trial.
+        storage_url: A PostgreSQL database that keeps the search instead of a journal.
     """
     start = time.monotonic()
 
@@ -67,15 +69,19 @@ def tune_arm(
             arm["prune"],
             run_fit,
             tell,
+            arm["sampler"],
+            storage_url,
         )
     complete = {result.number: result for result in trials if result.state == "complete"}
+    judged_on = "test" if arm["selection"] == "test" else "validation"
+    scores = {number: result.scores(judged_on) for number, result in complete.items()}
+    scores = {number: of_splits for number, of_splits in scores.items() if None not in of_splits.values()}
     chosen: dict[int, int] = {}
     status, reason = "ok", None
-    if arm["space"] and not complete:
-        status, reason = "failed", "no valid trial: " + next((r.reason for r in trials if r.reason), "all were pruned")
+    if arm["space"] and not scores:
+        no_score = f"no {judged_on} {metric} is a finite number" if complete else "all were pruned"
+        status, reason = "failed", "no valid trial: " + next((r.reason for r in trials if r.reason), no_score)
     elif arm["space"]:
-        judged_on = "test" if arm["selection"] == "test" else "validation"
-        scores = {number: result.scores(judged_on) for number, result in complete.items()}
         chosen = choose(scores, arm["splits"], direction, per_split=arm["selection"] == "per_split")
     record = {
         "kind": "chosen",

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import optuna
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from ssma.study.ids import canonical_json, seed_from
-from ssma.study.locks import exclusive
-from ssma.tune.space import Space, distributions, first_untried
+from ssma.errors import StudyError
+from ssma.study.ids import seed_from
+from ssma.study.space import Space, configuration_key, without_idle
+from ssma.tune.space import distributions, first_untried, on_grid
+from ssma.tune.storage import writing
 
 SLOT, OUTCOME = "slot", "outcome"
 STATES = {
@@ -57,6 +60,8 @@ def search(
     prune: bool,
     run_fit: RunFit,
     after_trial: Callable[[TrialResult], None] = lambda result: None,
+    sampler: str = "tpe",
+    url: str | None = None,
 ) -> list[TrialResult]:
     """Runs what is missing of a search and returns the results of its first ``trials`` slots.
 
@@ -70,16 +75,20 @@ def search(
         prune: Whether a trial may end before its last split.
         run_fit: Trains; finished fits are expected to come back from disk.
         after_trial: Called with each result.
+        sampler: ``tpe``, ``random``, or ``grid``: the configurations in their order.
+        url: A PostgreSQL database instead of the journal.
+
+    Raises:
+        StudyError: If the search was made for another direction, or the database cannot be used.
     """
-    with exclusive(journal.with_suffix(".writer")), warnings.catch_warnings():
+    with writing(journal, search_id, url) as storage, warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        journal.with_name(journal.name + ".lock").unlink(missing_ok=True)  # Optuna's own, left by a killed process
-        study = _open(journal, search_id, direction, prune)
+        study = _open(storage, search_id, direction, prune)
         results = []
         for slot in range(trials):
             trial = _finished(study, slot)
             if trial is None:
-                result = _run(study, _ask(study, search_id, space, slot), slot, splits, run_fit)
+                result = _run(study, _ask(study, search_id, space, slot, sampler), slot, splits, run_fit)
             else:
                 result = _replay(trial, slot, splits, run_fit)
             results.append(result)
@@ -87,16 +96,18 @@ def search(
         return results
 
 
-def _open(journal: Path, search_id: str, direction: str, prune: bool) -> optuna.Study:
+def _open(storage: BaseStorage, search_id: str, direction: str, prune: bool) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    backend = optuna.storages.journal.JournalFileBackend(str(journal))
     study = optuna.create_study(
         study_name=search_id,
-        storage=optuna.storages.JournalStorage(backend),
+        storage=storage,
         direction=direction,
         pruner=optuna.pruners.WilcoxonPruner(p_threshold=0.1) if prune else optuna.pruners.NopPruner(),
         load_if_exists=True,
     )
+    made_for = study.direction.name.lower()
+    if made_for != direction:  # which create_study does not look at in a study that exists
+        raise StudyError(f"search {search_id}: was made to {made_for} its metric but is asked to {direction} it")
     for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):
         log.info("trial %d was interrupted; it is closed, and runs again unless it had ended", trial.number)
         outcome, scores = trial.user_attrs.get(OUTCOME), list(trial.intermediate_values.values())
@@ -114,30 +125,32 @@ def _of_slot(study: optuna.Study, slot: int) -> list[FrozenTrial]:
     return [trial for trial in study.get_trials(deepcopy=False) if trial.user_attrs.get(SLOT) == slot]
 
 
-def _ask(study: optuna.Study, search_id: str, space: Space, slot: int) -> Trial:
+def _ask(study: optuna.Study, search_id: str, space: Space, slot: int, sampler: str) -> Trial:
     """Returns a new trial with the slot's hyperparameters, which no other slot has tried if the space has more.
 
-    A slot that runs again gets what it had. Else TPE proposes; instead of a repetition, which would cost an arm a
-    trial, comes the next configuration of a random order.
+    A slot that runs again gets what it had, one of a grid what stands there. Else the sampler proposes; instead of a
+    repetition, which would cost an arm a trial, comes the next configuration of a random order.
     """
     spaces, seed = distributions(space), seed_from(search_id, slot)
+    samplers = optuna.samplers
+    proposing = samplers.RandomSampler(seed=seed) if sampler == "random" else samplers.TPESampler(seed=seed)
     before = [trial.params for trial in _of_slot(study, slot) if trial.params.keys() == space.keys()]
-    sampler = optuna.samplers.TPESampler(seed=seed)
-    study.sampler = optuna.samplers.PartialFixedSampler(before[-1], sampler) if before else sampler
+    known = before[-1] if before else on_grid(space, slot) if sampler == "grid" else None
+    study.sampler = samplers.PartialFixedSampler(known, proposing) if known else proposing
     trial = study.ask(spaces)
-    if not before:
-        tried = {canonical_json(t.params) for other in range(slot) for t in _of_slot(study, other)}
-        fresh = first_untried(space, tried, seed) if canonical_json(trial.params) in tried else None
+    if not known:
+        tried = {configuration_key(t.params) for other in range(slot) for t in _of_slot(study, other)}
+        fresh = first_untried(space, tried, seed) if configuration_key(trial.params) in tried else None
         if fresh is not None:
             study.tell(trial, state=TrialState.FAIL)
-            study.sampler = optuna.samplers.PartialFixedSampler(fresh, sampler)
+            study.sampler = samplers.PartialFixedSampler(fresh, proposing)
             trial = study.ask(spaces)
     trial.set_user_attr(SLOT, slot)
     return trial
 
 
 def _run(study: optuna.Study, trial: Trial, slot: int, splits: list[int], run_fit: RunFit) -> TrialResult:
-    result = TrialResult(slot, dict(trial.params))
+    result = TrialResult(slot, without_idle(trial.params))
     for split, record in _fits(result, splits, run_fit):
         trial.report(record["validation"][record["metric"]], split)
         if split != splits[-1] and trial.should_prune():
@@ -153,7 +166,7 @@ def _run(study: optuna.Study, trial: Trial, slot: int, splits: list[int], run_fi
 
 def _replay(trial: FrozenTrial, slot: int, splits: list[int], run_fit: RunFit) -> TrialResult:
     """Returns the result of a finished trial from its fits' records; what was deleted of them is trained again."""
-    result = TrialResult(slot, dict(trial.params))
+    result = TrialResult(slot, without_idle(trial.params))
     outcome = trial.user_attrs[OUTCOME]
     seen = len(trial.intermediate_values) + (STATES[outcome] == TrialState.FAIL)
     list(_fits(result, splits[:seen], run_fit))

@@ -6,6 +6,9 @@ from typing import Literal
 Scores = Mapping[int, Mapping[int, float]]
 """Trial number -> split -> score."""
 
+SIGN = {"maximize": 1, "minimize": -1}
+"""Direction -> what makes the better score the higher one."""
+
 
 def choose(
     scores: Scores, splits: Sequence[int], direction: Literal["maximize", "minimize"], per_split: bool = False
@@ -19,7 +22,7 @@ def choose(
         per_split: Choose for each split by its own score, instead of once by the mean over the splits.
 
     Raises:
-        ValueError: If there is no trial.
+        ValueError: If there is no trial, or no such direction.
 
     Example:
         >>> choose({0: {0: 0.8, 1: 0.6}, 1: {0: 0.7, 1: 0.9}}, [0, 1], "maximize")
@@ -29,7 +32,9 @@ def choose(
     """
     if not scores:
         raise ValueError("there is no complete trial to choose from")
-    sign = 1 if direction == "maximize" else -1
+    if direction not in SIGN:
+        raise ValueError(f"direction: got {direction!r}, allowed are {', '.join(SIGN)}")
+    sign = SIGN[direction]
 
     def mean(trial: int) -> float:
         return sum(scores[trial].values()) / len(scores[trial])

@@ -1,14 +1,12 @@
-"""Search spaces: from the plan's JSON to Optuna distributions, and to configurations that were not tried."""
+"""From the plan's search spaces to Optuna's distributions, and to configurations that were not tried."""
 
-import math
 import random
+from itertools import islice
 from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from ssma.study.ids import canonical_json
-
-Space = dict[str, list[Any] | dict[str, Any]]
+from ssma.study.space import Space, configuration_key, configurations, count, is_finite, values_of
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -23,19 +21,27 @@ def _distribution(values: list[Any] | dict[str, Any]) -> BaseDistribution:
     return kind(values["low"], values["high"], log=values["log"])
 
 
-def first_untried(space: Space, tried: set[str], seed: int) -> dict[str, Any] | None:
-    """Returns a configuration, random but for the seed, whose canonical JSON is not in ``tried``.
+def on_grid(space: Space, number: int) -> dict[str, Any]:
+    """Returns a configuration of the grid by its number, from 0.
 
-    None if the space has a range, in which a repetition does not happen twice, or is used up.
+    Raises:
+        IndexError: If the grid is smaller.
     """
-    if any(not isinstance(values, list) for values in space.values()):
-        return None
-    keys = sorted(space)
-    sizes = [len(space[key]) for key in keys]
-    if math.prod(sizes) <= len(tried):
+    found = next(islice(configurations(space), number, None), None)
+    if found is None:
+        raise IndexError(f"there is no configuration {number} in this grid")
+    return found
+
+
+def first_untried(space: Space, tried: set[str], seed: int) -> dict[str, Any] | None:
+    """Returns a configuration, random but for the seed, that is none of ``tried`` (their ``configuration_key``).
+
+    None if the space has a range of real numbers, in which a repetition does not happen twice, or is used up.
+    """
+    if not is_finite(space) or count(space, len(tried) + 1) <= len(tried):
         return None
     generator = random.Random(seed)
     while True:
-        found = {key: space[key][generator.randrange(size)] for key, size in zip(keys, sizes, strict=True)}
-        if canonical_json(found) not in tried:
+        found = {key: generator.choice(values_of(space[key])) for key in sorted(space)}
+        if configuration_key(found) not in tried:
             return found

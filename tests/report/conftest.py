@@ -33,6 +33,7 @@ class Fabric:
             "aggregator": aggregator, "fixed": fixed or {}, "space": {}, "search_id": arm_id, "trials": 2,
             "settings": {"aggregator": {}, "model": {"budget": 1000}, "training": {"lr": 0.001}},
             "tune_splits": [0], "splits": list(range(splits)), "repeats": repeats, "selection": "validation",
+            "sampler": "tpe", "prune": False,
         } | changes  # fmt: skip
         self.arms.append(arm)
         return arm_id
@@ -46,6 +47,7 @@ class Fabric:
             "reason": None if status == "ok" else f"{status}: on purpose",
             "spec": {"dataset": arm["dataset"], "data_hash": "da7a", "split": split, "split_hash": f"s{split}",
                      "seed": 7},
+            "history": {"validation_metric": [0.1, 0.2, 0.3, 0.5, *[0.4] * 6]},
             "best_epoch": 3 if values else None, "epochs": 10, "train": values, "validation": values, "test": values,
             "hidden_channels": 16, "parameters": 900, "budget": 1000, "seconds": 2.0, "seconds_per_step": 0.01,
             "peak_memory_mb": None, "device": "cpu", "threads": 1, "versions": {"ssma": "0.1.0", "torch": "2.13.0"},

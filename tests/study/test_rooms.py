@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "fit": {"errors", "aggr", "study", "data", "layers"},
     "tune": {"errors", "study"},
     "track": {"errors", "study"},
-    "report": {"errors", "paper", "statistics", "study"},
+    "report": {"errors", "paper", "statistics", "study", "tune"},
     "bench": {"errors", "aggr", "study", "data", "layers", "fit", "report"},
 }
 NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")

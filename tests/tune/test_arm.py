@@ -25,7 +25,7 @@ class Silent:
 
 ARM = {
     "id": "a", "search_id": "s", "space": {"training.lr": [0.1, 0.2, 0.3, 0.4]}, "trials": 4, "tune_splits": [0, 1, 2],
-    "splits": [0, 1, 2], "repeats": 2, "selection": "validation", "prune": False,
+    "splits": [0, 1, 2], "repeats": 2, "selection": "validation", "prune": False, "sampler": "tpe",
 }  # fmt: skip
 VALIDATION = {0.1: [0.5, 0.5, 0.5], 0.2: [0.9, 0.6, 0.6], 0.3: [0.6, 0.9, 0.7], 0.4: [0.1, 0.2, 0.95]}
 TEST = {0.1: [0.99, 0.99, 0.99], 0.2: [0.2, 0.2, 0.2], 0.3: [0.3, 0.3, 0.3], 0.4: [0.4, 0.4, 0.4]}
@@ -84,6 +84,8 @@ def test_equal_scores_choose_the_earliest():
     assert choose({3: {0: 0.5}, 1: {0: 0.5}, 2: {0: 0.4}}, [0], "maximize") == {0: 1}
     with pytest.raises(ValueError, match="no complete trial"):
         choose({}, [0], "maximize")
+    with pytest.raises(ValueError, match="direction: got 'maximise', allowed are maximize, minimize"):
+        choose({1: {0: 0.5}}, [0], "maximise")
 
 
 def test_evaluation_uses_fresh_seeds_that_arms_share(tmp_path):

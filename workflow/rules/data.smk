@@ -3,6 +3,7 @@ rule prepare:
         graphs=f"{RESULTS}/data/{{dataset}}/graphs.pt",
         splits=f"{RESULTS}/data/{{dataset}}/splits.json",
         card=f"{RESULTS}/data/{{dataset}}/card.json",
+        sanity=f"{RESULTS}/data/{{dataset}}/sanity.json",
     log:
         f"{RESULTS}/logs/prepare/{{dataset}}.log",
     conda:

@@ -37,6 +37,12 @@ rule report:
             category="Paper",
             labels={"what": "the paper's claims"},
         ),
+        selection=report(
+            f"{REPORT}/tables/selection_bias.csv",
+            caption="../report/selection.rst",
+            category="Selection bias",
+            labels={"what": "every arm under three selection rules"},
+        ),
         tables=report(
             expand(f"{REPORT}/tables/{{ablation}}.csv", ablation=PLAN["ablations"]),
             caption="../report/table.rst",

@@ -1,0 +1,96 @@
+"""What a number is worth: rows of predictors that look at no graph, and marks on networks that predict a constant."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ssma.report.labels import Metric
+from ssma.report.table import Cell
+from ssma.study.paths import Results
+from ssma.study.records import read_record
+
+if TYPE_CHECKING:
+    import pandas
+
+MARK = "‡"
+
+
+class Constants(NamedTuple):
+    """Of the good evaluation fits of an arm: those with constant test predictions, and those that do not tell."""
+
+    constant: int
+    unknown: int
+    fits: int
+
+
+def read_sanity(results: Results, plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Returns what constant predictors reach, by data set; without data sets that older code prepared."""
+    found = {}
+    for label, dataset in plan["datasets"].items():
+        card, path = (results.data(dataset["id"]) / name for name in ("card.json", "sanity.json"))
+        if card.exists() and path.exists():
+            record = read_record(path)
+            if record["data_hash"] == read_record(card)["data_hash"]:
+                found[label] = record
+    return found
+
+
+def sanity_rows(
+    records: dict[str, dict[str, Any]], splits: dict[str, set[int]], columns: list[str], axes: int
+) -> list[list[Cell]]:
+    """Returns a table row for each predictor that some data set has.
+
+    Args:
+        records: By data set, as ``read_sanity`` returns them.
+        splits: By data set, the splits that its arms are evaluated on.
+        columns: The data sets of the table.
+        axes: How many columns stand between the first one and the data sets.
+    """
+    names = dict.fromkeys(name for column in columns for name in records.get(column, {}).get("predictors", {}))
+    return [
+        [Cell(name), *[Cell("–")] * axes, *(_cell(records.get(column), name, splits[column]) for column in columns)]
+        for name in names
+    ]
+
+
+def _cell(record: dict[str, Any] | None, name: str, splits: set[int]) -> Cell:
+    import pandas
+
+    if record is None or name not in record["predictors"]:
+        return Cell("–")
+    rows = [row for row in record["predictors"][name] if row["split"] in splits]
+    values = pandas.Series([row["test"] for row in rows if row["test"] is not None], dtype=float)
+    if values.empty:
+        return Cell(f"undefined: {rows[0]['reason']}" if rows else "–")
+    metric, mean, std = Metric(record["metric"], record["direction"]), values.mean(), values.std(ddof=1)
+    count = len(values) if len(values) == len(rows) else f"{len(values)}/{len(rows)}"
+    spread = None if pandas.isna(std) else float(std) * metric.factor
+    return Cell(f"{metric.spread(mean, std)} ({count})", numbers=(float(mean) * metric.factor, spread, len(values)))
+
+
+def constants(frame: "pandas.DataFrame") -> dict[str, Constants]:
+    """Returns how many good evaluation fits of each arm predict a constant."""
+    good = frame[(frame["stage"] == "evaluate") & (frame["status"] == "ok")]
+    return {
+        arm: Constants(int(rows.fillna(False).sum()), int(rows.isna().sum()), len(rows))
+        for arm, rows in good.groupby("arm", sort=False)["constant"]
+    }
+
+
+def marked(cell: Cell, found: dict[str, Constants]) -> Cell:
+    """Returns the cell of an arm, with a mark if any of its fits predicts a constant."""
+    if cell.arm not in found or not found[cell.arm].constant:
+        return cell
+    return replace(cell, text=f"{cell.text} {MARK}")
+
+
+def constant_notes(plan: dict[str, Any], arm_ids: list[str], found: dict[str, Constants]) -> list[str]:
+    """Returns a line for each marked arm, such as "‡ constant predictions in 7 of 10 fits: MUTAG / gat / mean"."""
+    lines = []
+    for arm in plan["arms"]:
+        counts = found.get(arm["id"])
+        if arm["id"] in arm_ids and counts and counts.constant:
+            unknown = f", unknown in {counts.unknown} of older code" if counts.unknown else ""
+            lines.append(
+                f"{MARK} constant predictions in {counts.constant} of {counts.fits} fits{unknown}: {arm['label']}."
+            )
+    return lines

@@ -1,0 +1,188 @@
+"""What stands behind a number, in words: an arm with its fits, or one fit, and the command that trains it again."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ssma.errors import StudyError
+from ssma.report.labels import Metric, listing
+from ssma.study.ids import canonical_json
+from ssma.study.paths import Results
+from ssma.study.records import read_record
+
+PARTS = ("train", "validation", "test")
+
+
+def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any]) -> str:
+    """Returns everything about an arm: settings, data, search and choice, seeds, fits with their history, versions.
+
+    What is not there yet is said to be so.
+    """
+    paths = (results.chosen(arm["id"]), results.evaluation(arm["id"]))
+    chosen, evaluation = (read_record(path) if path.exists() else None for path in paths)
+    fits = {fit["id"]: _read(results, fit["id"]) for fit in (evaluation or {}).get("fits", [])}
+    lines = [arm["label"], *_pairs({"arm": arm["id"], "result version": plan["result_version"]}), ""]
+    lines += ["data", *_pairs(_data(results, plan["datasets"][arm["dataset"]], arm), "  "), ""]
+    lines += ["settings", *_pairs(flat(arm["settings"], arm["aggregator"]), "  "), ""]
+    lines += ["search", *_pairs(_search(results, arm, chosen), "  "), ""]
+    lines += ["evaluation", *_evaluation(results, evaluation, fits), ""]
+    lines += ["made by", *_pairs(_made_by([fit for fit, _ in fits.values() if fit]), "  "), ""]
+    lines += ["where", *_pairs(_where(results, arm), "  ")]
+    return "\n".join(lines) + "\n"
+
+
+def describe_fit(results: Results, fit_id: str) -> str:
+    """Returns everything about a fit: what it was of, its scores, its history epoch by epoch, versions."""
+    record = read_record(results.fit(fit_id))
+    spec = record["spec"]
+    about = {
+        "fit": record["id"], "status": _status(record), "data": spec["dataset"], "data hash": spec["data_hash"],
+        "split": f"{spec['split']} (hash {spec['split_hash']})", "seed": spec["seed"], "layer": spec["layer"],
+        "aggregator": spec["aggregator"], "hidden width": record["hidden_channels"],
+        "parameters": record["parameters"], "seconds": record["seconds"], "best epoch": record["best_epoch"],
+    }  # fmt: skip
+    lines = [*_pairs(about), "", "settings", *_pairs(flat(spec["settings"], spec["aggregator"]), "  "), ""]
+    scores = {part: canonical_json(record[part]) for part in PARTS}
+    lines += ["scores at the best epoch", *_pairs(scores, "  "), "", "history", *_history(record), ""]
+    where = {
+        "record": results.fit(fit_id),
+        "MLflow": f"search for: tags.\"ssma.fit\" = '{fit_id}' (an evaluation fit; a tuning fit is in its trial's run)",
+        "again": f"ssma rerun {results.plan} {fit_id}",
+    }
+    lines += ["made by", *_pairs(_made_by([record]), "  "), "", "where", *_pairs(where, "  ")]
+    return "\n".join(lines) + "\n"
+
+
+def flat(settings: dict[str, dict[str, Any]], aggregator: str) -> dict[str, Any]:
+    """Returns settings under the names that a study file uses."""
+    return {
+        f"{aggregator if group == 'aggregator' else group}.{key}": value
+        for group, values in settings.items()
+        for key, value in values.items()
+    }
+
+
+def _data(results: Results, dataset: dict[str, Any], arm: dict[str, Any]) -> dict[str, Any]:
+    folder = results.data(dataset["id"])
+    if not (folder / "card.json").exists():
+        return {"data set": dataset["label"], "card": "not prepared"}
+    card, splits = read_record(folder / "card.json"), read_record(folder / "splits.json")
+    how = {key: splits[key] for key in ("scheme", "folds", "seed") if key in splits}
+    hashes = (f"{number} {splits['splits'][number]['hash']}" for number in arm["splits"])
+    return {
+        "data set": dataset["label"], "folder": folder, "data hash": card["data_hash"],
+        "metric": f"{card['metric']} ({card['direction']})", "splits": canonical_json(how),
+        "split hashes": listing(hashes, len(arm["splits"])),
+    }  # fmt: skip
+
+
+def _search(results: Results, arm: dict[str, Any], chosen: dict[str, Any] | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {key: canonical_json(values) for key, values in arm["space"].items()}
+    if arm["space"]:
+        facts |= {
+            "sampler": arm["sampler"], "trials planned": arm["trials"], "judged on splits": arm["tune_splits"],
+            "pruned across splits": arm["prune"], "chosen by": arm["selection"],
+            "journal": results.search(arm["search_id"]),
+        }  # fmt: skip
+    else:
+        facts["space"] = "nothing is searched"
+    if chosen is None:
+        return facts | {"choice": "not tuned yet"}
+    states = [trial["state"] for trial in chosen["trials"]]
+    facts["trials"] = (
+        ", ".join(f"{states.count(s)} {s}" for s in ("complete", "pruned", "failed")) if states else "none"
+    )
+    if chosen["status"] != "ok":
+        return facts | {"choice": chosen["reason"]}
+    of_choice: dict[str, list[str]] = {}
+    for split, trial in chosen["chosen_trial"].items():
+        of_choice.setdefault(f"trial {trial}: {canonical_json(chosen['chosen'][split])}", []).append(split)
+    if arm["space"]:
+        facts |= {f"choice on splits {', '.join(splits)}": text for text, splits in of_choice.items()}
+    return facts
+
+
+def _evaluation(
+    results: Results, evaluation: dict[str, Any] | None, fits: dict[str, tuple[dict[str, Any] | None, str]]
+) -> Iterator[str]:
+    if evaluation is None:
+        yield "  not evaluated yet"
+        return
+    if evaluation["status"] != "ok":
+        yield f"  {evaluation['status']}: {evaluation['reason']}"
+    for fit in evaluation["fits"]:
+        record, lacking = fits[fit["id"]]
+        yield f"  split {fit['split']} repeat {fit['repeat']} seed {fit['seed']}: {_status(record or fit)}"
+        if record and record["status"] == "ok":
+            yield f"    {_scores(record)}; {_curve(record)}"
+        yield f"    {lacking or results.fit(fit['id'])}"
+
+
+def _scores(record: dict[str, Any]) -> str:
+    metric = Metric(record["metric"], record["direction"])
+    values = ((part, record[part][record["metric"]]) for part in PARTS)
+    shown = (f"{part} {'not finite' if value is None else metric.text(value)}" for part, value in values)
+    return f"{metric.title}: {', '.join(shown)}"
+
+
+def _curve(record: dict[str, Any]) -> str:
+    """Tells a fit's validation metric at its first, best and last epoch, counted from 1."""
+    metric, curve = Metric(record["metric"], record["direction"]), record["history"]["validation_metric"]
+    at = dict.fromkeys((1, record["best_epoch"], len(curve)))
+    return "validation " + " → ".join(f"{metric.text(curve[epoch - 1])} (epoch {epoch})" for epoch in at)
+
+
+def _history(record: dict[str, Any]) -> Iterator[str]:
+    history = record["history"]
+    if not history or not any(history.values()):
+        yield "  none"
+        return
+    yield "  " + "  ".join(["epoch", *(f"{name:>17}" for name in history)])
+    for epoch, values in enumerate(zip(*history.values(), strict=True), start=1):
+        shown = ("not finite" if value is None else f"{value:.6g}" for value in values)
+        yield "  " + "  ".join([f"{epoch:>5}", *(f"{text:>17}" for text in shown)])
+
+
+def _made_by(records: list[dict[str, Any]]) -> dict[str, str]:
+    """Returns what made some fits; several answers are all given."""
+    if not records:
+        return {"fits": "none yet"}
+    facts = {key: {str(record[key]) for record in records} for key in ("code", "git_commit", "device", "threads")}
+    names = dict.fromkeys(name for record in records for name in record["versions"])
+    facts |= {name: {record["versions"].get(name, "unknown") for record in records} for name in names}
+    facts["started"] = {min(record["started"] for record in records)}
+    return {key.replace("_", " "): ", ".join(sorted(values)) for key, values in facts.items()}
+
+
+def _where(results: Results, arm: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "trials": results.chosen(arm["id"]),
+        "fits": results.evaluation(arm["id"]),
+        "logs": ", ".join(str(results.root / "logs" / job / f"{arm['id']}.log") for job in ("tune", "evaluate")),
+        "MLflow": f"search for: tags.\"ssma.arm\" = '{arm['id']}'",
+        "again": f"ssma rerun {results.plan} {arm['id']}",
+    }
+
+
+def _read(results: Results, fit_id: str) -> tuple[dict[str, Any] | None, str]:
+    """Returns a fit's record, or None and what is wrong with it."""
+    path = results.fit(fit_id)
+    if not path.exists():
+        return None, f"{path} is not there"
+    try:
+        return read_record(path), ""
+    except StudyError as error:
+        return None, str(error)
+
+
+def _status(record: dict[str, Any]) -> str:
+    return record["status"] + (f": {record['reason']}" if record["reason"] else "")
+
+
+def _pairs(facts: dict[str, Any], indent: str = "") -> list[str]:
+    width = max(map(len, facts), default=0)
+    texts = {key: value if isinstance(value, str) else _text(value) for key, value in facts.items()}
+    return [f"{indent}{key:<{width}}  {text}" for key, text in texts.items()]
+
+
+def _text(value: Any) -> str:
+    return canonical_json(value) if isinstance(value, bool | int | float | list | dict | None) else str(value)

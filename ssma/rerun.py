@@ -1,0 +1,52 @@
+"""Training fits again, elsewhere, and comparing them with their records."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ssma.data.prepare import load
+from ssma.errors import StudyError
+from ssma.fit.run import pick_device, run_fit
+from ssma.study.paths import Results
+
+PARTS = ("train", "validation", "test")
+
+
+def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Iterator[dict[str, Any]]:
+    """Trains fits again from the specifications in their records and yields the new records; the old ones stay.
+
+    Each fit uses as many threads as its record says.
+
+    Args:
+        results: The study's results, for the prepared data.
+        records: Fit records.
+        device: ``auto``, ``cpu`` or ``cuda``.
+
+    Raises:
+        StudyError: If the data are no longer those of a record.
+    """
+    prepared: dict[str, Any] = {}
+    for record in records:
+        spec = record["spec"]
+        name = spec["dataset"]
+        if name not in prepared:
+            prepared[name] = load(results.data(name))
+        if prepared[name].card["data_hash"] != spec["data_hash"]:
+            raise StudyError(f"fit {record['id']}: {results.data(name)} holds other data than it was trained on")
+        torch.set_num_threads(record["threads"])
+        with tempfile.TemporaryDirectory() as folder:
+            yield run_fit(Results(Path(folder)), prepared[name], spec, pick_device(device))
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Returns a line for each score that differs; none if a fit came out the same."""
+    keys = ("status", "best_epoch", "epochs", "parameters")
+    lines = [f"{key} was {old[key]}, is {new[key]}" for key in keys if old[key] != new[key]]
+    for part in PARTS:
+        one, other = ((record[part] or {}).get(record["metric"]) for record in (old, new))
+        if one != other:
+            lines.append(f"{part} {old['metric']} was {one}, is {other}")
+    return lines

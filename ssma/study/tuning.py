@@ -1,0 +1,99 @@
+"""How the arms of a data set are tuned: the study's table ``tune``, in the paper's protocol over the paper's own."""
+
+import math
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+from ssma.errors import StudyError
+from ssma.study.config import Tune
+from ssma.study.space import Space, count, is_finite, values_of
+
+STORAGE_VARIABLE = "SSMA_TUNE_STORAGE"
+LARGEST_GRID = 10_000
+
+_PAPER = {"selection": "test", "sampler": "grid", "prune": False}
+_COMPRESSION = [0.1, 0.25, 0.5, 0.75, 1]
+_SELECTION = ["attention", "random"]
+_LARGEST_KAPPA = {
+    "PTC_MR": 4, "MUTAG": 4, "ZINC": 4, "ogbg-molhiv": 4, "ogbg-molpcba": 4, "Peptides-func": 3, "Peptides-struct": 3,
+}  # fmt: skip
+_KAPPA_CEILING = 7  # of the paper's other data sets, and of its text for all
+
+
+def tuning(tune: Tune, protocol: str | None, spec: dict[str, Any]) -> Tune:
+    """Returns how the arms of a data set are tuned.
+
+    The protocol ``paper`` is the paper's unequal treatment: a grid over three options of SSMA, of which the best is
+    chosen by the test metric, and one configuration for everything else. What the study names itself wins.
+
+    Args:
+        tune: The study's table.
+        protocol: ``paper``, ``fair`` or None.
+        spec: The data set's entry in the plan, ``{"source", "name", ...}``.
+    """
+    if protocol != "paper":
+        return tune
+    name = "ZINC" if spec["source"] == "zinc" else spec.get("name")
+    kappas = list(range(2, _LARGEST_KAPPA.get(name, _KAPPA_CEILING) + 1))
+    space = {"ssma.compression": _COMPRESSION, "ssma.kappa": kappas, "ssma.selection": _SELECTION}
+    return Tune.model_validate(_PAPER | {"space": space} | tune.model_dump(exclude_unset=True))
+
+
+def number_of_trials(tune: Tune, space: Space) -> tuple[int, str | None]:
+    """Returns the trials of an arm with this search space, and what is wrong with them, if anything.
+
+    A grid has all configurations. Any other sampler has ``trials`` of them, or all if there are fewer.
+    """
+    if tune.sampler != "grid" or not space:
+        return (count(space, tune.trials) if space else 0), None
+    if not is_finite(space):
+        ranges = ", ".join(key for key, dimension in space.items() if values_of(dimension) is None)
+        return 0, f"tune.sampler: a grid has no ranges of real numbers; give {ranges} as a list of values"
+    most = math.prod(len(values_of(dimension)) for dimension in space.values())
+    if most > LARGEST_GRID:
+        return 0, f"tune.sampler: a grid of {most} configurations, allowed are {LARGEST_GRID}; use random or tpe"
+    size = count(space, most)
+    if "trials" in tune.model_fields_set and tune.trials < size:
+        told = f"tune.trials: got {tune.trials}, but the grid has {size} configurations"
+        return size, f"{told}; leave trials out, raise it, or use the sampler random or tpe"
+    return size, None
+
+
+def storage_error(storage: str | None) -> str | None:
+    """Returns what is wrong with ``tune.storage``, never with a password in it."""
+    if storage in (None, "journal"):
+        return None
+    if wrong := _no_database(storage):
+        return f"tune.storage: {wrong}"
+    if urlsplit(storage).password is not None:
+        return (
+            "tune.storage: holds a password, which would be written into plan.json; put the whole URL into the "
+            f"variable {STORAGE_VARIABLE}, or the password into PGPASSWORD or ~/.pgpass"
+        )
+    return None
+
+
+def storage_url(tune: dict[str, Any]) -> str | None:
+    """Returns the database that keeps the searches, or None for journals beside the results.
+
+    Args:
+        tune: The table ``tune`` of a plan's ``config``; without a storage in it the variable SSMA_TUNE_STORAGE counts.
+
+    Raises:
+        StudyError: If the variable holds something else; the message holds no password.
+    """
+    storage = tune["storage"] or os.environ.get(STORAGE_VARIABLE) or "journal"
+    if storage == "journal":
+        return None
+    if wrong := _no_database(storage):
+        raise StudyError(f"{STORAGE_VARIABLE}: {wrong}")
+    return storage
+
+
+def _no_database(storage: str) -> str | None:
+    parts = urlsplit(storage)
+    if parts.scheme == "postgresql":
+        return None
+    start = f"{parts.scheme}://..." if parts.scheme else "no URL"
+    return f"got {start}, expected journal or postgresql://USER@HOST:PORT/DATABASE"

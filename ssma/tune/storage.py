@@ -1,0 +1,84 @@
+"""Where a search is kept: an Optuna journal beside the results, or a PostgreSQL database that a cluster shares.
+
+A search has one writer at a time. Workers that share it wait for each other and find what the others have done, so that
+nothing is tried twice; what runs side by side are the arms. A killed worker's lock is free at once.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
+
+from ssma.errors import StudyError
+from ssma.study.ids import seed_from
+from ssma.study.locks import exclusive
+
+
+@contextmanager
+def writing(journal: Path, search_id: str, url: str | None) -> Iterator[BaseStorage]:
+    """Gives the storage of a search to one writer at a time.
+
+    Args:
+        journal: The search's journal; made if absent.
+        search_id: Name of the search.
+        url: A PostgreSQL database instead of the journal.
+
+    Raises:
+        StudyError: If the database cannot be used; the message holds no password.
+    """
+    if url is None:
+        with exclusive(journal.with_suffix(".writer")):
+            journal.with_name(journal.name + ".lock").unlink(missing_ok=True)  # Optuna's own, left by a killed process
+            yield JournalStorage(JournalFileBackend(str(journal)))
+        return
+    create_tables(url)
+    with _locked(url, search_id):
+        yield RDBStorage(_with_driver(url))
+
+
+def create_tables(url: str) -> None:
+    """Makes Optuna's tables in a PostgreSQL database that has none.
+
+    Raises:
+        StudyError: If the database cannot be used; the message holds no password.
+    """
+    with _locked(url, "create tables"):  # Optuna's own creation fails where two processes start it at once
+        RDBStorage(_with_driver(url))
+
+
+@contextmanager
+def _locked(url: str, name: str) -> Iterator[None]:
+    """Waits for an advisory lock of the database, which ends with the connection that holds it."""
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.pool import NullPool
+
+    try:
+        connection = create_engine(_with_driver(url), poolclass=NullPool, isolation_level="AUTOCOMMIT").connect()
+    except ModuleNotFoundError as error:
+        raise StudyError("tune.storage: PostgreSQL needs the driver psycopg: pip install 'psycopg[binary]'") from error
+    except SQLAlchemyError as error:
+        raise StudyError(f"tune.storage: {_public(url)} cannot be used: {_reason(error, url)}") from None
+    with connection:
+        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": seed_from("search", name)})
+        yield
+
+
+def _with_driver(url: str) -> str:
+    return url.replace("postgresql://", "postgresql+psycopg://", 1)
+
+
+def _public(url: str) -> str:
+    """Returns where a database is, without user and password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+
+
+def _reason(error: Exception, url: str) -> str:
+    """Returns the first line of a database's error without the password, should it be quoted there."""
+    lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
+    password = urlsplit(url).password
+    return lines[0].replace(password, "***") if password else lines[0]

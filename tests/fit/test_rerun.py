@@ -1,0 +1,44 @@
+"""A fit that is trained again from its record comes out the same, and a record that lies is found out."""
+
+import pytest
+import torch
+
+from ssma.data.prepare import load, prepare
+from ssma.errors import StudyError
+from ssma.fit.run import run_fit
+from ssma.fit.spec import fit_spec
+from ssma.rerun import differences, rerun
+from ssma.study.config import parse_study
+from ssma.study.paths import Results
+from ssma.study.plan import make_plan
+
+STUDY = {
+    "study": "s",
+    "datasets": {"d": {"source": "synthetic", "task": "product_classification", "num_graphs": 30, "num_nodes": 8}},
+    "layers": ["gcn"],
+    "splits": {"folds": 3},
+    "model": {"num_layers": 1, "budget": 800},
+    "training": {"max_epochs": 3, "batch_size": 8},
+    "ablations": {"a": {"axes": {"ssma.selection": ["random"]}, "fixed": {"ssma.kappa": 2}}},
+}
+
+
+def test_a_fit_comes_out_as_recorded(tmp_path):
+    plan, results = make_plan(parse_study(STUDY)), Results(tmp_path)
+    dataset = plan["datasets"]["d"]
+    prepare(results.data(dataset["id"]), dataset, None)
+    prepared = load(results.data(dataset["id"]))
+    arm = plan["arms"][0] | {"dataset": dataset["id"]}
+    spec = fit_spec(arm, prepared.card, prepared.splits[1], 1, {}, 5)
+    record = run_fit(results, prepared, spec, torch.device("cpu"))
+    assert isinstance(record["test"]["constant"], bool)
+    (again,) = rerun(results, [record], "cpu")
+    assert again["id"] == record["id"]
+    assert differences(record, again) == []
+    other = record | {"epochs": 99, "test": record["test"] | {"accuracy": 2.0}}
+    assert differences(other, again) == [
+        "epochs was 99, is 3",
+        f"test accuracy was 2.0, is {again['test']['accuracy']}",
+    ]
+    with pytest.raises(StudyError, match="holds other data than it was trained on"):
+        next(rerun(results, [record | {"spec": spec | {"data_hash": "other"}}], "cpu"))

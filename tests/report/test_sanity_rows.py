@@ -1,0 +1,96 @@
+"""Predictors without a graph in the tables, and marks on networks that are no better."""
+
+import pytest
+
+from ssma.errors import StudyError
+from ssma.report.build import build
+from ssma.report.checks import unequal_effort, unknown_constants
+from ssma.report.frame import collect, read_frame, read_plan, write_frame
+from ssma.report.sanity import constants, read_sanity
+from ssma.report.tables import comparison
+from ssma.study.records import read_record, write_record
+
+
+def write_sanity(results, values, data_hash="da7ada7ada7ada7a"):
+    rows = [{"split": s, "split_hash": "s", "test": v, "reason": None if v else "why"} for s, v in enumerate(values)]
+    write_record(
+        results.data("MUTAG-1") / "sanity.json",
+        {"kind": "sanity", "dataset": "MUTAG-1", "metric": "accuracy", "direction": "maximize", "data_hash": data_hash,
+         "predictors": {"majority class": rows}},
+    )  # fmt: skip
+
+
+def test_the_majority_class_stands_below_the_arms(study):
+    write_sanity(study, [0.6, 0.7, 0.8, 0.1])  # the arms use three splits
+    plan = read_plan(study)
+    table = comparison(plan, "main", collect(study), read_sanity(study, plan))
+    last = table.rows[-1]
+    assert [cell.text for cell in last] == ["majority class", "–", "70.0 ± 10.0 (3)", "–"]
+    assert last[2].numbers == (pytest.approx(70), pytest.approx(10), 3)
+    assert not any(cell.bold for cell in last)
+    write_sanity(study, [0.6, None, 0.8])
+    assert comparison(plan, "main", collect(study), read_sanity(study, plan)).rows[-1][2].text == "70.0 ± 14.1 (2/3)"
+
+
+def test_what_belongs_to_other_data_is_left_out_and_said(study, tmp_path):
+    write_sanity(study, [0.6] * 3, data_hash="other")
+    assert read_sanity(study, read_plan(study)) == {}
+    build(study, tmp_path / "out")
+    html = (tmp_path / "out" / "index.html").read_text()
+    assert "No predictors without a graph for MUTAG: they were prepared by older code" in html
+
+
+def evaluated(fabric, name, constant, **changes):
+    arm = fabric.arm(f"MUTAG-gcn-{name}", splits=3, repeats=1)
+    fits = []
+    for split, value in enumerate(constant):
+        test = {"loss": 0.5, "accuracy": 0.5} | ({} if value is None else {"constant": value})
+        identity = fabric.fit(arm, f"e{split}", 0.5, split=split, **changes)
+        path = fabric.results.fit(identity)
+        write_record(path, read_record(path) | {"test": test})
+        fits.append({"id": identity, "split": split, "repeat": 0, "seed": 7, "status": "ok", "reason": None})
+    record = {"kind": "evaluation", "arm_id": arm, "status": "ok", "reason": None, "chosen": {}, "fits": fits}
+    write_record(fabric.results.evaluation(arm), record | {"planned": 3})
+    return arm
+
+
+def test_constant_predictions_are_marked_and_old_records_do_not_tell(fabric):
+    evaluated(fabric, "sum", [True, False, True])
+    evaluated(fabric, "mean", [True, None, None])
+    evaluated(fabric, "max", [None, None, None])
+    names = ["sum", "mean", "max"]
+    fabric.ablation("main", {"aggregator": names}, {f"MUTAG-gcn-{name}": [name] for name in names})
+    fabric.plan()
+    frame = collect(fabric.results)
+    assert constants(frame) == {"MUTAG-gcn-sum": (2, 0, 3), "MUTAG-gcn-mean": (1, 2, 3), "MUTAG-gcn-max": (0, 3, 3)}
+    table = comparison(read_plan(fabric.results), "main", frame)
+    assert [row[2].text for row in table.rows] == ["50.0 ± 0.0 (3) ‡", "50.0 ± 0.0 (3) ‡", "50.0 ± 0.0 (3)"]
+    assert table.notes == [
+        "‡ constant predictions in 2 of 3 fits: MUTAG / gcn / sum.",
+        "‡ constant predictions in 1 of 3 fits, unknown in 2 of older code: MUTAG / gcn / mean.",
+    ]
+    assert r"$\ddagger$" in table.latex()
+    unknown = unknown_constants(frame)
+    assert unknown == ["Whether test predictions are constant is unknown of 5 of 9 fits, made by older code."]
+
+
+def test_a_frame_of_older_code_is_refused(study):
+    write_frame(collect(study).drop(columns="constant"), study.frame)
+    with pytest.raises(StudyError, match="has no column constant, as older code made it; collect the records again"):
+        read_frame(study.frame)
+
+
+def test_unequal_effort_is_said(fabric):
+    evaluated(fabric, "sum", [False] * 3)
+    evaluated(fabric, "ssma", [False] * 3, epochs=21, parameters=1000, device="NVIDIA H100")
+    fabric.tuned("MUTAG-gcn-ssma", [("complete", {}, [0.5]), ("failed", {}, [])])
+    names = ["sum", "ssma"]
+    fabric.ablation("main", {"aggregator": names}, {f"MUTAG-gcn-{name}": [name] for name in names})
+    fabric.plan()
+    start = "Warning: unequal effort on MUTAG, gcn:"
+    assert unequal_effort(read_plan(fabric.results), "main", collect(fabric.results)) == [
+        f"{start} complete trials are 0 for sum; 1 for ssma.",
+        f"{start} epochs (median) are 10 for sum; 21 for ssma.",
+        f"{start} parameters (median) are 900 for sum; 1000 for ssma.",
+        f"{start} fits ran on CPU for sum; GPU for ssma.",
+    ]

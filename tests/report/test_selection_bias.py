@@ -1,0 +1,123 @@
+"""Three selection rules on trials whose scores can be compared by eye."""
+
+import math
+
+import pandas
+import pytest
+
+from ssma.report.build import build
+from ssma.report.frame import collect, read_plan
+from ssma.report.selection_bias import biases, caption, draw, selection_bias, table
+
+VALIDATION = {0: [0.8, 0.6], 1: [0.7, 0.9], 2: [0.1, 0.1], 3: [0.99, 0.99]}
+TEST = {0: [0.6, 0.5], 1: [0.5, 0.4], 2: [0.9, 0.7], 3: [1.0, 1.0]}
+STATES = {0: "complete", 1: "complete", 2: "complete", 3: "pruned"}
+
+
+def rows(test=TEST, direction="maximize", validation=VALIDATION, states=STATES):
+    found = [
+        {"arm": "a", "stage": "tune", "trial": trial, "trial_state": states[trial], "split": split,
+         "status": "ok" if test[trial][split] is not None else "diverged", "direction": direction,
+         "validation": validation[trial][split], "test": test[trial][split]}
+        for trial in states for split in (0, 1)
+    ]  # fmt: skip
+    frame = pandas.DataFrame([*found, {"arm": "a", "stage": "tune", "trial": 4, "trial_state": "failed"}])
+    return frame.astype({"trial": "Int64", "split": "Int64", "validation": "float64", "test": "float64"})
+
+
+def test_the_three_rules_on_the_same_trials():
+    bias = selection_bias(rows())
+    taken = {rule: outcome.trials for rule, outcome in bias.outcomes.items()}
+    assert taken == {"validation": {0: 1, 1: 1}, "per_split": {0: 0, 1: 1}, "test": {0: 2, 1: 2}}
+    means = {rule: outcome.mean for rule, outcome in bias.outcomes.items()}
+    assert means == pytest.approx({"validation": 0.45, "per_split": 0.5, "test": 0.8})
+    assert bias.outcomes["test"].std == pytest.approx(0.2 / math.sqrt(2))
+    assert bias.optimism == pytest.approx(0.35)
+    assert (bias.states, bias.usable) == ({"complete": 3, "pruned": 1, "failed": 1}, 3)
+
+
+def test_optimism_is_positive_where_a_smaller_error_flatters():
+    bias = selection_bias(rows(direction="minimize"))
+    # smallest validation mean: trial 2, tests 0.9 and 0.7; smallest test mean: trial 1, tests 0.5 and 0.4
+    assert bias.outcomes["validation"].mean == pytest.approx(0.8)
+    assert bias.outcomes["test"].mean == pytest.approx(0.45)
+    assert bias.optimism == pytest.approx(0.35)
+
+
+def test_test_scores_change_no_choice_by_validation():
+    other = selection_bias(rows(test={trial: [1 - value for value in values] for trial, values in TEST.items()}))
+    for rule in ("validation", "per_split"):
+        assert other.outcomes[rule].trials == selection_bias(rows()).outcomes[rule].trials
+
+
+def test_a_test_score_that_is_missing_is_counted_and_not_chosen_by():
+    bias = selection_bias(rows(test=TEST | {1: [0.5, None], 2: [None, 0.7]}))
+    assert (bias.outcomes["validation"].n, bias.outcomes["validation"].mean) == (1, 0.5)
+    assert bias.outcomes["test"].trials == {0: 0, 1: 0}
+    assert bias.optimism == pytest.approx(0.6 - 0.5)  # on split 0, which both have
+    none = selection_bias(rows(test={trial: [None, None] for trial in TEST}))
+    assert "test" not in none.outcomes and math.isnan(none.optimism)
+
+
+def test_a_complete_trial_without_all_its_records_is_not_chosen():
+    bias = selection_bias(rows(validation=VALIDATION | {1: [0.7, None]}))
+    assert bias.outcomes["validation"].trials == {0: 0, 1: 0}
+    assert bias.usable == 2 and bias.states["complete"] == 3
+
+
+def test_nothing_complete_is_no_outcome():
+    bias = selection_bias(rows(states=dict.fromkeys(STATES, "pruned")))
+    assert (bias.outcomes, bias.usable) == ({}, 0)
+
+
+@pytest.fixture
+def report(study, fabric):
+    lone = fabric.arm("MUTAG-gat-mean", trials=0, selection="none", splits=2, repeats=1)
+    fabric.evaluated(lone, {(0, 0): 0.5, (1, 0): 0.7})
+    ids = list(dict.fromkeys(cell["arm"] for cell in fabric.ablations["main"]["cells"]))
+    fabric.ablation("main", {"aggregator": ["sum", "ssma", "mean"]}, {i: [i.split("-")[2]] for i in [*ids, lone]})
+    fabric.plan()
+    return read_plan(study), collect(study)
+
+
+def test_the_table_has_a_row_per_arm_and_marks_what_is_biased(report):
+    plan, frame = report
+    made = table(plan, frame, biases(frame))
+    found = {row[0].arm: dict(zip(made.columns, row, strict=True)) for row in made.rows}
+    assert list(found) == [arm["id"] for arm in plan["arms"]]
+    ssma = found["MUTAG-gcn-ssma"]
+    assert [ssma[key].text for key in ("trials planned", "complete", "pruned", "failed")] == ["4", "2", "1", "1"]
+    # validation and test are equal in this study, so that the rules agree
+    assert ssma["validation"].text == "92.0 ± 2.8 (2)"
+    assert ssma["test † (biased)"].text == "92.0 ± 2.8 (2) †"
+    assert ssma["optimism of test"].text == "0"
+    lone = found["MUTAG-gat-mean"]
+    assert [lone[key].text for key in ("validation", "per split", "test † (biased)")] == ["60.0 ± 14.1 (2)"] * 3
+    assert lone["optimism of test"].text == "0 (nothing to choose)"
+    assert found["MUTAG-gin-sum"]["validation"].text == "–"
+    assert found["MUTAG-gcn-sum"]["optimism of test"].text == "0 (one trial is left)"
+    assert "biased: chosen by the test metric" in made.caption
+
+
+def test_the_figure_shows_arms_that_chose(report, study, tmp_path):
+    from matplotlib import pyplot
+
+    plan, frame = report
+    figure = draw(plan, frame, biases(frame))
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["MUTAG", "ZINC"]
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert sorted(names) == ["gcn / ssma", "gcn / sum"]
+    pyplot.close(figure)
+    assert "only the" not in caption(plan, biases(frame))
+    build(study, tmp_path / "out")
+    html = (tmp_path / "out" / "index.html").read_text()
+    assert 'id="selection_bias"' in html and "0 (nothing to choose)" in html
+    assert (tmp_path / "out" / "tables" / "selection_bias.csv").exists()
+    assert (tmp_path / "out" / "figures" / "selection_bias.png").exists()
+
+
+def test_a_study_without_a_search_has_no_figure(fabric):
+    fabric.evaluated(fabric.arm("MUTAG-gcn-sum", trials=0, splits=1, repeats=1), {(0, 0): 0.5})
+    fabric.plan()
+    frame = collect(fabric.results)
+    assert draw(read_plan(fabric.results), frame, biases(frame)) is None

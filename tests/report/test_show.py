@@ -1,0 +1,81 @@
+"""From a number to what made it."""
+
+import re
+
+import pytest
+
+from ssma.cli import main
+from ssma.report.build import build
+from ssma.report.frame import read_plan
+from ssma.report.show import describe_arm, describe_fit
+
+
+@pytest.fixture
+def shown(study):
+    plan = read_plan(study)
+
+    def show(arm_id):
+        text = describe_arm(study, plan, next(arm for arm in plan["arms"] if arm["id"] == arm_id))
+        return re.sub(" +", " ", text)
+
+    return show
+
+
+def test_an_arm_is_told_with_everything_behind_its_numbers(shown, study):
+    text = shown("MUTAG-gcn-ssma")
+    for line in (
+        "arm MUTAG-gcn-ssma", "data hash da7ada7ada7ada7a", 'splits {"folds":3,"scheme":"shuffle","seed":0}',
+        "split hashes 0 s, 1 s, 2 s", "training.lr 0.001", "trials 2 complete, 1 pruned, 1 failed",
+        "split 0 repeat 0 seed 7: ok", "accuracy in %: train 85.0, validation 85.0, test 85.0; "
+        "validation 10.0 (epoch 1) → 30.0 (epoch 3) → 40.0 (epoch 10)", "split 2 repeat 1 seed 7: diverged: diverged: on purpose",
+        "code c0de", "torch 2.13.0", "device cpu", "MLflow search for: tags.\"ssma.arm\" = 'MUTAG-gcn-ssma'",
+        f"again ssma rerun {study.plan} MUTAG-gcn-ssma", str(study.fit("MUTAG-gcn-ssma-e0r0")),
+    ):  # fmt: skip
+        assert line in text
+
+
+def test_what_a_search_chose_is_told(fabric):
+    arm = fabric.arm("MUTAG-gcn-ssma", space={"training.lr": [0.1, 0.2]}, trials=2)
+    fabric.tuned(arm, [("complete", {"training.lr": 0.1}, [0.5]), ("complete", {"training.lr": 0.2}, [0.6])], best=1)
+    fabric.plan()
+    plan = read_plan(fabric.results)
+    text = re.sub(" +", " ", describe_arm(fabric.results, plan, plan["arms"][0]))
+    for line in (
+        "training.lr [0.1,0.2]", "sampler tpe", "chosen by validation", "trials planned 2", "judged on splits [0]",
+        'choice on splits 0, 1, 2 trial 1: {"training.lr":0.2}', "not evaluated yet", "card not prepared",
+    ):  # fmt: skip
+        assert line in text
+
+
+def test_gaps_are_told(shown, study):
+    study.fit("MUTAG-gcn-sum-e0r0").unlink()
+    path = study.fit("MUTAG-gcn-sum-e0r1")
+    path.write_text(path.read_text().replace("0.84", "0.99"))
+    text = shown("MUTAG-gcn-sum")
+    assert "MUTAG-gcn-sum-e0r0.json is not there" in text and "changed after it was sealed" in text
+    assert "failed: no valid trial: 2 failed" in shown("MUTAG-gin-sum")
+    assert "choice not tuned yet" in shown("MUTAG-gin-ssma")
+
+
+def test_a_fit_is_told_epoch_by_epoch(study, fabric, capsys):
+    spec = {"dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
+            "aggregator": "ssma", "settings": {"aggregator": {"kappa": 3}, "model": {}, "training": {"lr": 0.1}}}  # fmt: skip
+    fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=spec)
+    text = re.sub(" +", " ", describe_fit(study, "MUTAG-gcn-ssma-told"))
+    for line in (
+        "ssma.kappa 3", "training.lr 0.1", "split 1 (hash s1)", "seed 7", " 4 0.5\n", "tags.\"ssma.fit\" = 'MUTAG-gcn-ssma-told'",
+        f"again ssma rerun {study.plan} MUTAG-gcn-ssma-told",
+    ):  # fmt: skip
+        assert line in text
+    assert main(["show", str(study.plan), "MUTAG-gcn-ssma-told"]) == 0
+    assert re.sub(" +", " ", capsys.readouterr().out) == text
+    assert main(["show", str(study.plan), "ZINC / gcn / ssma"]) == 0
+    assert "arm" in capsys.readouterr().out
+
+
+def test_every_arm_of_the_report_has_a_page(study, tmp_path):
+    build(study, tmp_path / "out")
+    html = (tmp_path / "out" / "index.html").read_text()
+    for arm in read_plan(study)["arms"]:
+        assert f'<a href="arms/{arm["id"]}.html"' in html
+        assert f"ssma rerun {study.plan} {arm['id']}" in (tmp_path / "out" / "arms" / f"{arm['id']}.html").read_text()

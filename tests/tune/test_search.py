@@ -1,0 +1,124 @@
+"""Samplers, what is tried twice, and who may write."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from ssma.errors import StudyError
+from ssma.study.paths import Results
+from ssma.study.space import configurations
+from ssma.tune.arm import tune_arm
+from ssma.tune.search import search
+from ssma.tune.storage import create_tables
+
+SPACE = {"training.lr": [0.1, 0.2, 0.3], "ssma.kappa": {"low": 2, "high": 4, "log": False, "kind": "int"}}
+SELECTION = {"ssma.selection": ["attention", "random"], "ssma.temperature": [1, 2, 3, 4]}
+
+
+def run(hyperparameters, split):
+    return {"id": "x", "status": "ok", "metric": "m", "validation": {"m": 1.0}, "reason": None}
+
+
+def tried(folder, space, trials, sampler):
+    results = search(folder / "j", "s", space, trials, [0], "maximize", False, run, sampler=sampler)
+    return [result.hyperparameters for result in results]
+
+
+def test_a_grid_is_walked_in_order(tmp_path):
+    found = tried(tmp_path, SPACE, 9, "grid")
+    assert found == [{"ssma.kappa": k, "training.lr": lr} for k in (2, 3, 4) for lr in (0.1, 0.2, 0.3)]
+    assert found == list(configurations(SPACE))
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe", "grid"])
+def test_no_sampler_repeats_a_configuration(tmp_path, sampler):
+    found = tried(tmp_path, SPACE, 9, sampler)
+    assert len({tuple(sorted(item.items())) for item in found}) == 9
+    same_thing = tried(tmp_path / "b", SELECTION, 5, sampler)
+    assert len({tuple(sorted(item.items())) for item in same_thing}) == 5
+    assert {"ssma.selection": "random"} in same_thing
+
+
+def test_random_is_not_tpe_and_goes_on_where_it_ended(tmp_path):
+    real = {"x": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
+    five = tried(tmp_path / "a", real, 5, "random")
+    assert tried(tmp_path / "a", real, 8, "random")[:5] == five
+    assert tried(tmp_path / "b", real, 8, "random") == tried(tmp_path / "a", real, 8, "random")
+    assert len({item["x"] for item in tried(tmp_path / "a", real, 8, "random")}) == 8
+
+
+def test_a_search_for_the_other_direction_is_refused(tmp_path):
+    search(tmp_path / "j", "s", SPACE, 1, [0], "maximize", False, run)
+    with pytest.raises(StudyError, match="search s: was made to maximize its metric but is asked to minimize it"):
+        search(tmp_path / "j", "s", SPACE, 1, [0], "minimize", False, run)
+
+
+def test_two_processes_on_one_journal_train_everything_once(tmp_path):
+    script = textwrap.dedent("""
+        import sys, time
+        from pathlib import Path
+        from ssma.tune.search import search
+        def run(hp, split):
+            path = Path(sys.argv[1], f"fit-{hp['x']!r}-{split}")
+            if not path.exists():
+                path.touch()
+                with Path(sys.argv[1], "trained").open("a") as file:
+                    file.write(f"{path.name}\\n")
+                time.sleep(0.02)
+            return {"id": "x", "status": "ok", "metric": "m", "validation": {"m": hp["x"]}, "reason": None}
+        space = {"x": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
+        print([r.hyperparameters for r in search(Path(sys.argv[1], "j"), "s", space, 12, [0, 1], "maximize", False, run)])
+    """)
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    jobs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = {job.communicate(timeout=100)[0] for job in jobs}
+    assert [job.returncode for job in jobs] == [0, 0]
+    assert len(outputs) == 1
+    lines = (tmp_path / "trained").read_text().splitlines()
+    assert len(lines) == len(set(lines)) == 12 * 2
+
+
+class Silent:
+    def trial(self, entry, records):
+        pass
+
+
+@pytest.mark.parametrize(("finite", "chosen"), [({0.2}, {"training.lr": 0.2}), (set(), None)])
+def test_the_paper_s_choice_passes_over_trials_without_a_test_score(tmp_path, finite, chosen):
+    def train(hyperparameters, split, seed):
+        lr = hyperparameters["training.lr"]
+        test = lr if lr in finite else None
+        parts = {"validation": {"accuracy": 0.5}, "test": {"accuracy": test}}
+        return {"id": "x", "metric": "accuracy", "status": "ok", "reason": None, **parts}
+
+    arm = {
+        "id": "a", "search_id": "s", "space": {"training.lr": [0.1, 0.2, 0.3]}, "trials": 3, "tune_splits": [0],
+        "splits": [0, 1], "repeats": 1, "selection": "test", "prune": False, "sampler": "grid",
+    }  # fmt: skip
+    record = tune_arm(Results(tmp_path), arm, "d", 0, "accuracy", "maximize", train, Silent())
+    if chosen:
+        assert record["chosen"] == {"0": chosen, "1": chosen}
+    else:
+        reason = "no valid trial: no test accuracy is a finite number"
+        assert (record["status"], record["reason"]) == ("failed", reason)
+
+
+def test_a_database_that_cannot_be_used_says_why_without_the_password(monkeypatch):
+    import sqlalchemy
+
+    def no_driver(*_, **__):
+        raise ModuleNotFoundError("No module named 'psycopg'")
+
+    monkeypatch.setattr(sqlalchemy, "create_engine", no_driver)
+    with pytest.raises(StudyError, match=r"needs the driver psycopg: pip install 'psycopg\[binary\]'"):
+        create_tables("postgresql://ann:geheim@db/studies")
+
+    def refused(*_, **__):
+        raise sqlalchemy.exc.OperationalError("connect", {}, Exception("no entry for ann, password geheim"))
+
+    monkeypatch.setattr(sqlalchemy, "create_engine", refused)
+    with pytest.raises(StudyError) as error:
+        create_tables("postgresql://ann:geheim@db/studies")
+    assert str(error.value) == "tune.storage: postgresql://db/studies cannot be used: no entry for ann, password ***"
