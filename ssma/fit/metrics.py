@@ -7,6 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ssma.data.batches import Batch
+from ssma.data.parts import WholeGraph
+from ssma.layers.whole import whole_outputs
 
 LOSSES = {
     "cross_entropy": F.cross_entropy,
@@ -73,13 +75,15 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
     return float(sum(scores) / len(scores))
 
 
-def evaluate(network: torch.nn.Module, batches: Iterable[Batch], loss: str, metric: str) -> dict[str, float]:
+def evaluate(
+    network: torch.nn.Module, batches: Iterable[Batch | WholeGraph], loss: str, metric: str
+) -> dict[str, float]:
     """Returns the mean loss and the metric over all items of the batches, in evaluation mode."""
     network.eval()
     outputs, labels, total, count = [], [], 0.0, 0
     with torch.no_grad():
         for batch in batches:
-            output = network(batch)
+            output = whole_outputs(network, batch) if isinstance(batch, WholeGraph) else network(batch)
             summed, size = loss_terms(loss, output, batch.y)
             total, count = total + summed.item(), count + size
             outputs.append(output.cpu())
