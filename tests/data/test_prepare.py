@@ -114,7 +114,9 @@ def test_an_official_split_that_is_not_there_is_refused(tmp_path):
 
 
 def test_unknown_source(tmp_path):
-    with pytest.raises(StudyError, match="got 'web', allowed are tu, zinc, lrgb, ogbg, ogbn, folder, file, pyg, synthetic"):
+    with pytest.raises(
+        StudyError, match="got 'web', allowed are tu, zinc, lrgb, ogbg, ogbn, folder, file, pyg, synthetic"
+    ):
         prepare(tmp_path, entry("multilabel", source="web"), None)
 
 
