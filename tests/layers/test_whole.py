@@ -72,6 +72,16 @@ def test_with_edge_features(layer):
     assert not torch.allclose(compared(made(layer, "ssma", edge_features=True), graph)[0], plain, atol=1e-4)
 
 
+def test_with_a_positional_encoding():
+    graph = whole()
+    graph.pe = torch.rand(NODES, 3, generator=torch.Generator().manual_seed(5))
+    net = made("gin", positional_encoding="random_walk", walk_steps=3)
+    chunked, plain = compared(net, graph)
+    torch.testing.assert_close(chunked, plain, rtol=1e-5, atol=1e-6)
+    graph.pe = graph.pe.flip(0)
+    assert not torch.allclose(compared(net, graph)[0], plain, atol=1e-4)
+
+
 @pytest.mark.parametrize("layer", LOCAL)
 def test_the_fixed_draw_does_not_depend_on_the_chunks(layer):
     net = made(layer, "ssma")
