@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ssma.data.ogb import _import_ogb
+from ssma.data.ogb import import_ogb
 from ssma.fit.metrics import loss_terms, metric_value
 
 NAN = math.nan
@@ -25,7 +25,7 @@ def labels_and_scores(tasks, missing, seed=0, graphs=60):
 )
 @pytest.mark.parametrize("missing", [0.0, 0.4])
 def test_equal_to_the_evaluators_of_ogb(name, metric, key, tasks, missing):
-    _import_ogb()
+    import_ogb()
     from ogb.graphproppred import Evaluator
 
     y, scores = labels_and_scores(tasks, missing)
