@@ -37,6 +37,20 @@ def test_equal_to_the_evaluators_of_ogb(name, metric, key, tasks, missing):
     assert metric_value(metric, scores, y) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize(("name", "classes"), [("ogbn-arxiv", 40), ("ogbn-products", 47)])
+def test_equal_to_the_node_evaluators_of_ogb(name, classes):
+    import_ogb()
+    from ogb.nodeproppred import Evaluator
+
+    generator = torch.Generator().manual_seed(0)
+    y, scores = torch.randint(0, classes, (500,), generator=generator), torch.rand(500, classes, generator=generator)
+    scores[:200, :] += torch.nn.functional.one_hot(y[:200], classes)
+    truth, predicted = y.unsqueeze(1).numpy(), scores.argmax(1, keepdim=True).numpy()
+    expected = Evaluator(name).eval({"y_true": truth, "y_pred": predicted})["acc"]
+    assert 0.4 < expected < 0.5
+    assert metric_value("accuracy", scores, y) == expected
+
+
 def average_precision(y, scores):
     """The sum over thresholds of precision times the growth of recall."""
     found, before = 0.0, 0.0
