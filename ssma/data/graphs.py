@@ -22,7 +22,8 @@ class Graphs:
 
     Shapes: ``x`` [num_nodes, F] float32, or [num_nodes, C] int64 when the columns are categorical codes;
     ``edge_index`` [2, E] int64 with node numbers local to their graph; ``edge_attr`` [E, D] float32 or int64, or None;
-    ``y`` int64 [G] or [num_nodes] for classes, float32 [G, T] for real targets and multiple labels (NaN: missing).
+    ``y`` int64 [G] or [num_nodes] for classes, float32 [G, T] for real targets and multiple labels (NaN: missing);
+    ``part`` int64 [num_nodes], the part of each node of one graph that is cut into parts, or None.
 
     Raises:
         StudyError: If shapes, types or ranges are wrong; the message names the graph.
@@ -34,6 +35,7 @@ class Graphs:
     y: Tensor
     node_ptr: Tensor
     edge_ptr: Tensor
+    part: Tensor | None = None
 
     def __post_init__(self) -> None:
         graphs, nodes, edges = self.num_graphs, self.x.size(0), self.edge_index.size(1)
@@ -54,6 +56,8 @@ class Graphs:
         _require(not classes or int(self.y.min()) >= 0, "a class number in y is negative")
         _require(not targets or not bool(self.y.isinf().any()), "y holds an infinite value")
         _require(not targets or not bool(self.y.isnan().all(dim=0).any()), "a column of y has no known value")
+        if self.part is not None:
+            self._check_parts()
         size = torch.repeat_interleave(self.node_ptr.diff(), self.edge_ptr.diff())
         wrong = ((self.edge_index < 0) | (self.edge_index >= size)).any(dim=0)
         if bool(wrong.any()):
@@ -64,6 +68,16 @@ class Graphs:
                 f"are 0..{int(size[edge]) - 1}; mend the data set's edges"
             )
         self._sort_edges()
+
+    def _check_parts(self) -> None:
+        shape, graphs, nodes = list(self.part.shape), self.num_graphs, self.num_nodes
+        _require(
+            self.part.dtype == torch.int64 and shape == [nodes] and graphs == 1,
+            f"part is {self.part.dtype} of shape {shape} for {graphs} graphs of {nodes} nodes together, expected int64 "
+            f"[nodes] for one graph",
+        )
+        empty = (self.part.bincount() == 0).nonzero().flatten().tolist() if int(self.part.min()) >= 0 else [-1]
+        _require(not empty, f"part numbers the parts from 0 and each has a node, but {empty} has none")
 
     def _sort_edges(self) -> None:
         target = self._targets()

@@ -32,11 +32,11 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """
     name = spec["name"]
     folder = work / name.replace("-", "_")
-    downloads = {URL.format(name.removeprefix("ogbg-mol")): _without_top_folder}
+    downloads = {URL.format(name.removeprefix("ogbg-mol")): without_top_folder}
     provide(Origin(name, f"OGB/{folder.name}", FILES, downloads), folder, mirror)
     hashes = {file: file_fingerprint(folder / file) for file in FILES}
     with reading(name, folder, folder / "processed"):
-        _import_ogb()
+        import_ogb()
         from ogb.graphproppred import PygGraphPropPredDataset
 
         allow_graphs()
@@ -62,13 +62,13 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
 
 def molecule_vocabulary() -> dict[str, list[int]]:
     """Returns how many codes each column of OGB's atom and bond features has."""
-    _import_ogb()
+    import_ogb()
     from ogb.utils.features import get_atom_feature_dims, get_bond_feature_dims
 
     return {"x": get_atom_feature_dims(), "edge_attr": get_bond_feature_dims()}
 
 
-def _import_ogb() -> None:
+def import_ogb() -> None:
     """Imports ogb without its look for a newer version: a network access, in a thread that outlives the job."""
     if "ogb" not in sys.modules:
         known = sys.modules.get("outdated")
@@ -80,6 +80,7 @@ def _import_ogb() -> None:
             sys.modules["outdated"] = known
 
 
-def _without_top_folder(member: str) -> str | None:
+def without_top_folder(member: str) -> str | None:
+    """Returns the path of an archive's member below its top folder; None for a folder or a path that leads out."""
     path = Path(*Path(member).parts[1:])
     return None if member.endswith("/") or ".." in path.parts else str(path)

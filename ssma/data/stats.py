@@ -13,6 +13,9 @@ from ssma.study.records import read_record
 COLUMNS = ("graphs", "nodes", "edges", "in-degree", "std", "median")
 """Number of graphs; means over graphs of nodes and directed edges; mean, deviation and median over nodes."""
 
+AS_THE_PAPER_COUNTS = {"undirected": False, "parts": 1, "parts_seed": 0}
+"""Of the OGB node tasks: the edges of arxiv in one direction, although experiments use both."""
+
 
 def study_rows(plan: dict[str, Any], results: Results) -> list[list[str]]:
     """Returns the rows of ``format_table`` for a study's data sets, by their cards."""
@@ -37,7 +40,7 @@ def mirror_rows(mirror: Path) -> list[list[str]]:
     others = {("tu", path.parent.name) for path in mirror.glob("TUDataset/*/raw")} - _paper().keys()
     rows = []
     for source, name in [*_paper(), *sorted(others)]:
-        spec = {"source": source, "name": name, "features": "constant", "loss": None}
+        spec = {"source": source, "name": name, "features": "constant", "loss": None} | AS_THE_PAPER_COUNTS
         found: dict[str, Any] | str
         if source not in SOURCES or not _is_there(mirror, source, name):
             found = "not in the mirror"
@@ -84,7 +87,13 @@ def _beside(value: float, printed: str) -> str:
 
 def _is_there(mirror: Path, source: str, name: str) -> bool:
     lrgb, ogb = name.lower(), name.replace("-", "_")
-    places = {"tu": f"TUDataset/{name}", "zinc": "ZINC", "lrgb": f"LRGB/{lrgb}", "ogbg": f"OGB/{ogb}"}
+    places = {
+        "tu": f"TUDataset/{name}",
+        "zinc": "ZINC",
+        "lrgb": f"LRGB/{lrgb}",
+        "ogbg": f"OGB/{ogb}",
+        "ogbn": f"OGB/{ogb}",
+    }
     return (mirror / places[source]).is_dir()
 
 

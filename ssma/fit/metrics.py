@@ -7,6 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ssma.data.batches import Batch
+from ssma.data.parts import WholeGraph
+from ssma.layers.whole import whole_outputs
 
 LOSSES = {
     "cross_entropy": F.cross_entropy,
@@ -90,7 +92,9 @@ def is_constant(metric: str, output: Tensor) -> bool:
     return bool((spread <= ROUNDING * output.abs().amax(0).clamp(min=1)).all())
 
 
-def evaluate(network: torch.nn.Module, batches: Iterable[Batch], loss: str, metric: str) -> dict[str, float]:
+def evaluate(
+    network: torch.nn.Module, batches: Iterable[Batch | WholeGraph], loss: str, metric: str
+) -> dict[str, float]:
     """Returns the mean loss and the metric over all items of the batches, in evaluation mode.
 
     With them comes ``constant``: whether all items got one prediction. Outputs that are not finite have no metric.
@@ -99,7 +103,7 @@ def evaluate(network: torch.nn.Module, batches: Iterable[Batch], loss: str, metr
     outputs, labels, total, count = [], [], 0.0, 0
     with torch.no_grad():
         for batch in batches:
-            output = network(batch)
+            output = whole_outputs(network, batch) if isinstance(batch, WholeGraph) else network(batch)
             summed, size = loss_terms(loss, output, batch.y)
             total, count = total + summed.item(), count + size
             outputs.append(output.cpu())

@@ -16,7 +16,9 @@ import torch_geometric
 import ssma
 from ssma.data.batches import Batches
 from ssma.data.degrees import degree_histogram
+from ssma.data.parts import PartBatches, WholeBatch
 from ssma.data.prepare import Prepared
+from ssma.data.splits import PARTS
 from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
@@ -103,13 +105,9 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
     degrees = degree_histogram(prepared.graphs, split["train"], card["level"])
     torch.manual_seed(spec["seed"])
     network = Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"], degrees).to(device)
-    size, level, steps = settings["training"]["batch_size"], card["level"], walk_steps(settings["model"])
-    parts = {
-        name: Batches(prepared.graphs, split[name], size, level, device, steps)
-        for name in ("train", "validation", "test")
-    }
+    train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
-    training = Training(network, parts["train"], validation, task, settings["training"], spec["seed"])
+    training = Training(network, train, validation, task, settings["training"], spec["seed"])
     _restore(training, checkpoint, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -134,6 +132,22 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
         "seconds_per_step": seconds / max(training.steps, 1),
         "peak_memory_mb": _peak_memory(device),
     }
+
+
+def _batches(
+    prepared: Prepared, split: dict[str, Any], settings: dict[str, Any], device: torch.device
+) -> tuple[Batches | PartBatches, dict[str, Batches | PartBatches | WholeBatch]]:
+    """Returns the training batches, and those that each part of the split is evaluated on."""
+    graphs, training, steps = prepared.graphs, settings["training"], walk_steps(settings["model"])
+    items, size = {name: split[name] for name in PARTS}, training["batch_size"]
+    if graphs.part is None:
+        level = prepared.card["level"]
+        parts = {name: Batches(graphs, own, size, level, device, steps) for name, own in items.items()}
+        return parts["train"], parts
+    train = PartBatches(graphs, items["train"], size, training["keep_cut_edges"], device, steps)
+    if training["evaluation"] == "whole":
+        return train, {name: WholeBatch(graphs, own, device, steps) for name, own in items.items()}
+    return train, {name: PartBatches(graphs, own, size, False, device, steps) for name, own in items.items()}
 
 
 def _restore(training: Training, checkpoint: Path, device: torch.device) -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from ssma.data.batches import Batch, Batches
+from ssma.data.parts import PartBatches, WholeGraph
 from ssma.fit.metrics import evaluate, loss_terms
 from ssma.study.ids import seed_from
 
@@ -45,8 +46,8 @@ class Training:
     """
 
     def __init__(
-        self, network: nn.Module, train: Batches, validation: list[Batch], task: Task, settings: dict[str, Any],
-        seed: int,
+        self, network: nn.Module, train: Batches | PartBatches, validation: list[Batch | WholeGraph], task: Task,
+        settings: dict[str, Any], seed: int,
     ) -> None:  # fmt: skip
         self.network, self.train, self.validation, self.task = network, train, validation, task
         self.settings, self.seed = settings, seed

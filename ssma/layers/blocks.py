@@ -24,7 +24,11 @@ class Block(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, batch: Tensor) -> Tensor:
         """Returns the nodes' new states, ``[n, width]``."""
         edges = {} if edge_attr is None else {"edge_attr": edge_attr}
-        out = self.norm(self.conv(x, edge_index, **edges)).relu()
+        return self.finish(self.conv(x, edge_index, **edges), x)
+
+    def finish(self, out: Tensor, x: Tensor) -> Tensor:
+        """Returns the new states of nodes, ``[n, width]``, from what the layer gave them and their states ``x``."""
+        out = self.norm(out).relu()
         return self.dropout(out + x if self.residual else out)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import BatchNorm1d, Linear, Module, ReLU, Sequential
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, GINEConv, GPSConv, ResGatedGraphConv
@@ -36,12 +37,59 @@ class Parts:
 
 
 @dataclass(frozen=True)
+class Neighbourhoods:
+    """Some nodes of a graph, the targets, with all edges into them.
+
+    Args:
+        x: States of the targets and, behind them, of the other sources of these edges.
+        targets: Number of targets.
+        edge_index: The edges, which number the rows of ``x``.
+        edge_attr: States of the edges, or None.
+        in_degree: Edges into each row of ``x`` in the whole graph.
+        loops: How many of them are self-loops.
+    """
+
+    x: Tensor
+    targets: int
+    edge_index: Tensor
+    edge_attr: Tensor | None
+    in_degree: Tensor
+    loops: Tensor
+
+
+def on_targets(conv: Module, part: Neighbourhoods) -> Tensor:
+    """Returns what a layer would give the targets in the whole graph, ``[targets, width]``.
+
+    For layers that take states of sources and targets apart, and nothing else of the graph than a node's own edges.
+    """
+    edges = {} if part.edge_attr is None else {"edge_attr": part.edge_attr}
+    return conv((part.x, part.x[: part.targets]), part.edge_index, **edges)
+
+
+def gcn_on_targets(conv: GCNConv, part: Neighbourhoods) -> Tensor:
+    """Returns what :func:`on_targets` does, with messages normalised by the degrees in the whole graph."""
+    edge_index, degree = part.edge_index, part.in_degree
+    if conv.add_self_loops:
+        others = edge_index[:, edge_index[0] != edge_index[1]]
+        own = torch.arange(part.targets, device=edge_index.device)
+        edge_index, degree = torch.cat([others, own.expand(2, -1)], dim=1), degree - part.loops + 1
+    scale = torch.where(degree > 0, degree.to(part.x.dtype).pow(-0.5), 0)
+    weight = scale[edge_index[0]] * scale[edge_index[1]]
+    x = conv.lin(part.x)
+    return conv.propagate(edge_index, x=(x, x[: part.targets]), edge_weight=weight) + conv.bias
+
+
+@dataclass(frozen=True)
 class LayerKind:
-    """How a layer is made, whether edge features reach it, and the block around it."""
+    """How a layer is made, whether edge features reach it, the block around it, and how it computes some nodes only.
+
+    ``on_targets`` is None for a layer that sees more of the graph than a node's neighbours.
+    """
 
     make: Callable[[Parts], Module]
     takes_edge_features: bool = False
     block: type[Module] = Block
+    on_targets: Callable[[Module, Neighbourhoods], Tensor] | None = on_targets
 
 
 def gcn(parts: Parts) -> Module:
@@ -144,12 +192,12 @@ def _mlp(width: int) -> Sequential:
 
 
 LAYERS = {
-    "gcn": LayerKind(gcn),
+    "gcn": LayerKind(gcn, on_targets=gcn_on_targets),
     "gat": LayerKind(gat, takes_edge_features=True),
     "gatv2": LayerKind(gatv2, takes_edge_features=True),
     "gin": LayerKind(gin),
     "gine": LayerKind(gine, takes_edge_features=True),
     "resgated": LayerKind(resgated, takes_edge_features=True),
     "pna": LayerKind(pna, takes_edge_features=True),
-    "gps": LayerKind(gps, takes_edge_features=True, block=TransformerBlock),
+    "gps": LayerKind(gps, takes_edge_features=True, block=TransformerBlock, on_targets=None),
 }

@@ -69,6 +69,7 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         kind, model = LAYERS[layer], settings["model"]
+        self.on_targets = kind.on_targets
         has_edges = kind.takes_edge_features and model["edge_features"] and card["edge_attr"] is not None
         steps = walk_steps(model)
         _check_width(width, layer, model)
@@ -91,12 +92,18 @@ class Network(nn.Module):
             nn.Linear(quarter, card["num_outputs"]),
         )
 
+    def encode(self, batch: Any) -> Tensor:
+        """Returns the nodes' first states, ``[n, width]``."""
+        x = self.encoder(batch.x)
+        return x if self.walk_norm is None else torch.cat([x, self.walk_norm(batch.pe)], dim=1)
+
+    def encode_edges(self, edge_attr: Tensor | None) -> Tensor | None:
+        """Returns the states of edges, ``[e, width]``, or None where the layers get none."""
+        return None if self.edge_encoder is None else self.edge_encoder(edge_attr)
+
     def forward(self, batch: Any) -> Tensor:
         """Returns the outputs of the batch's graphs (or target nodes), ``[G, num_outputs]``."""
-        x = self.encoder(batch.x)
-        if self.walk_norm is not None:
-            x = torch.cat([x, self.walk_norm(batch.pe)], dim=1)
-        edge_attr = self.edge_encoder(batch.edge_attr) if self.edge_encoder is not None else None
+        x, edge_attr = self.encode(batch), self.encode_edges(batch.edge_attr)
         for block in self.blocks:
             x = block(x, batch.edge_index, edge_attr, batch.batch)
         if self.readout is not None:

@@ -113,8 +113,8 @@ class PNATowersConv(MessagePassing):
         for module in (self.pre, *self.post, self.lin):
             module.reset_parameters()
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
-        """Returns the nodes' new states.
+    def forward(self, x: Tensor | tuple[Tensor, Tensor], edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        """Returns the nodes' new states; of a pair of states, of sources and of targets, those of the targets.
 
         Raises:
             ValueError: If edge states are missing, or there are some that the layer was not built for.
@@ -124,8 +124,9 @@ class PNATowersConv(MessagePassing):
             raise ValueError(f"PNATowersConv got {given} but expected edge_channels={self.edge_channels}")
         parts = [self.channels, self.channels, self.edge_channels or 0]
         of_target, of_source, of_edge = self.pre.weight.split(parts, dim=1)
+        of_sources, x = x if isinstance(x, tuple) else (x, x)
         target = linear(x, of_target, self.pre.bias).view(-1, self.towers, self.channels)
-        source = linear(x, of_source).view(-1, self.towers, self.channels)
+        source = linear(of_sources, of_source).view(-1, self.towers, self.channels)
         edge = None if edge_attr is None else linear(edge_attr, of_edge).view(-1, self.towers, self.channels)
         out = self.propagate(edge_index, x=(source, target), edge_attr=edge)  # [N, towers, factor * F]
         towers = [post(torch.cat([x, out[:, t]], dim=-1)) for t, post in enumerate(self.post)]

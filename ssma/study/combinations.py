@@ -22,6 +22,7 @@ def impossible(layer: str, aggregator: str, settings: dict[str, Any], searched: 
         *_mixing(aggregator, settings, searched),
         *_width(layer, settings, searched),
         *_rate(settings, searched),
+        *_evaluation(layer, settings),
     ]
 
 
@@ -65,6 +66,15 @@ def _width(layer: str, settings: dict[str, Any], searched: dict[str, Any]) -> li
 def _rate(settings: dict[str, Any], searched: dict[str, Any]) -> list[str]:
     rate, floor = (pick(_values(f"training.{key}", settings, searched)) for pick, key in ((min, "lr"), (max, "min_lr")))
     return [f"training.lr: {rate} is below training.min_lr ({floor}), where training ends"] if rate < floor else []
+
+
+def _evaluation(layer: str, settings: dict[str, Any]) -> list[str]:
+    if layer != "gps" or settings["training"].get("evaluation") != "whole":
+        return []
+    return [
+        "training.evaluation: got whole, but gps attends among all nodes of a graph, and one that is cut into parts is "
+        "too large for that; set it to per_part, for all layers or in the fixed of an ablation with layers: [gps]"
+    ]
 
 
 def _values(key: str, settings: dict[str, Any], searched: dict[str, Any], aggregator: str = "") -> list[Any]:

@@ -6,6 +6,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict
 
+PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
+"""Parts of a graph where a study names none."""
+
 
 class Splits(Strict):
     """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest."""
@@ -104,6 +107,22 @@ class OGBGDataset(Dataset):
     """Which one."""
 
 
+class OGBNDataset(Dataset):
+    """A node task of the Open Graph Benchmark, through its own loader: one large graph, cut into parts."""
+
+    has_official_split: ClassVar[bool] = True
+
+    source: Literal["ogbn"]
+    name: Literal["ogbn-arxiv", "ogbn-products"]
+    """Which one."""
+    undirected: bool = True
+    """Every edge in both directions, once, without self-loops; else the edges as OGB has them."""
+    parts: PositiveInt | None = None
+    """Parts that METIS cuts the graph into; 128 of arxiv and 1024 of products by default, as in the paper's code."""
+    parts_seed: Annotated[int, Number, Field(ge=0, lt=2**31 - 1)] = 0
+    """Seed of METIS."""
+
+
 class FolderDataset(TextDataset):
     """Your own data as text files in the format of the TU collection."""
 
@@ -146,6 +165,14 @@ class PyGDataset(GraphsDataset):
 
 
 AnyDataset = Annotated[
-    SyntheticDataset | TUDataset | ZINCDataset | LRGBDataset | OGBGDataset | FolderDataset | FileDataset | PyGDataset,
+    SyntheticDataset
+    | TUDataset
+    | ZINCDataset
+    | LRGBDataset
+    | OGBGDataset
+    | OGBNDataset
+    | FolderDataset
+    | FileDataset
+    | PyGDataset,
     Field(discriminator="source"),
 ]

@@ -11,10 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 from ssma import RESULT_VERSION
 from ssma.study.combinations import impossible
 from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error
-from ssma.study.datasets import Dataset
+from ssma.study.datasets import PARTS, Dataset
 from ssma.study.ids import canonical, canonical_json, class_fingerprint, data_fingerprint, digest, slug
 from ssma.study.presets import SPLIT_SCHEME, preset
-from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, Strict
+from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict
 from ssma.study.space import idle_settings, table_of
 from ssma.study.tuning import number_of_trials, storage_error, tuning
 
@@ -202,7 +202,9 @@ class _Planner:
         space = {}
         for key, values in tune.space.items():
             path = f"tune.space.{key}"
-            if key == "aggregator" or key in WIDTH:
+            if key == "training.evaluation":
+                self.errors.append(f"{path}: cannot be tuned, since it is how results are measured; make it an axis")
+            elif key == "aggregator" or key in WIDTH:
                 self.errors.append(f"{path}: cannot be tuned, since arms are compared at equal size; make it an axis")
             elif isinstance(values, Range):
                 self._values(path, key, [values.low, values.high])
@@ -233,6 +235,8 @@ class _Planner:
         spec = data.model_dump(mode="json", exclude={"fixed", "splits"})
         if spec["source"] == "tu":
             spec["name"] = spec["name"] or label
+        if spec["source"] == "ogbn":
+            spec["parts"] = spec["parts"] or PARTS[spec["name"]]
         if spec["source"] in ("folder", "file", "pyg"):
             spec["content"] = self._content(label, spec)
         splits, use = self._splits(label, data)
@@ -296,7 +300,7 @@ class _Planner:
         ]
         return {"title": ablation.title or name.replace("_", " ").capitalize(), "axes": axes, "cells": cells}
 
-    def _settings(self, layer: str, name: str, levels: list[dict[str, Any]]) -> dict[str, Any]:
+    def _settings(self, layer: str, name: str, parted: bool, levels: list[dict[str, Any]]) -> dict[str, Any]:
         """Returns an arm's options of aggregator, model and training; the first level has them all, later ones win."""
         merged = dict(levels[0])
         for level in levels[1:]:
@@ -307,7 +311,7 @@ class _Planner:
         aggregator |= {key.partition(".")[2]: value for key, value in merged.items() if key.startswith(f"{name}.")}
         settings: dict[str, Any] = {"aggregator": aggregator}
         for group, fields in GROUPS.items():
-            keys = [key for key in fields.model_fields if _applies(f"{group}.{key}", layer, name)]
+            keys = [key for key in fields.model_fields if _applies(f"{group}.{key}", layer, name, parted)]
             settings[group] = {key: merged[f"{group}.{key}"] for key in keys}
         return settings
 
@@ -331,9 +335,10 @@ class _Planner:
             search: How the data set's arms are tuned, and the search space.
         """
         (tune, space), layer, name = search, cell["layer"], given["aggregator"]
-        fixed = {key: value for key, value in (own | given).items() if _applies(key, layer, name)}
-        searched = {key: value for key, value in space.items() if key not in fixed and _applies(key, layer, name)}
-        settings = self._settings(layer, name, [*base, own, given])
+        to = (layer, name, "parts" in dataset["spec"])
+        fixed = {key: value for key, value in (own | given).items() if _applies(key, *to)}
+        searched = {key: value for key, value in space.items() if key not in fixed and _applies(key, *to)}
+        settings = self._settings(*to, [*base, own, given])
         for key in idle_settings(name, settings, searched):
             group, field = table_of(key, name)
             settings.get(group, {}).pop(field, None)
@@ -370,7 +375,10 @@ class _Planner:
         return arm_id
 
 
-def _applies(key: str, layer: str, aggregator: str) -> bool:
+def _applies(key: str, layer: str, aggregator: str, parted: bool) -> bool:
+    """Returns whether a setting changes an arm's numbers; ``parted``: its data set is one graph, cut into parts."""
+    if key in ONLY_FOR_PARTS and not parted:
+        return False
     group, _, field = key.partition(".")
     if key == "model.pna_mix" and aggregator == "pna":
         return False  # the mix itself

@@ -25,12 +25,18 @@ _COMMON = {
     "model.attention_dropout": 0.5, "model.positional_encoding": "none", "model.walk_steps": 20, "training.lr": 1e-3,
     "training.plateau_factor": 0.5, "training.min_lr": 1e-6,
 }  # fmt: skip
-_OF_LAYER = {"gps": {"model.heads": 4}}
+_OF_LAYER = {"gps": {"model.heads": 4, "training.evaluation": "per_part"}}
 _OF_PROTOCOL = {
     # training ends by its rate, not by the number of epochs: the cap is one that a fit does not reach
-    "paper": {"model.self_loops": False, "model.edge_features": True, "training.max_epochs": 5000},
-    "fair": {"model.self_loops": True, "model.edge_features": True},
-}
+    "paper": {
+        "model.self_loops": False, "model.edge_features": True, "training.max_epochs": 5000,
+        "training.keep_cut_edges": False, "training.evaluation": "per_part",
+    },
+    "fair": {
+        "model.self_loops": True, "model.edge_features": True, "training.keep_cut_edges": True,
+        "training.evaluation": "whole",
+    },
+}  # fmt: skip
 _WITHOUT_EDGE_FEATURES = ("ogbn-arxiv", "ogbn-products")  # in the paper
 
 SPLIT_SCHEME = {"paper": "shuffle", "fair": "stratified"}

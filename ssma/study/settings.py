@@ -125,6 +125,8 @@ ONLY_FOR_LAYERS = {
     "attention_dropout": ("gps",),
 }
 """Model setting -> the layers that it changes; all others change every layer."""
+ONLY_FOR_PARTS = ("training.keep_cut_edges", "training.evaluation")
+"""Settings that change fits on a graph that is cut into parts, and no others."""
 
 
 class ModelSettings(Strict):
@@ -172,7 +174,7 @@ class TrainingSettings(Strict):
     weight_decay: NotNegative = 1e-5
     """AdamW's weight decay."""
     batch_size: PositiveInt = 32
-    """Graphs in a step."""
+    """Graphs in a step; of a graph that is cut into parts, parts."""
     max_epochs: PositiveInt = 300
     """Cap on the epochs; the paper's code has none."""
     plateau_factor: Factor = 0.5
@@ -183,6 +185,10 @@ class TrainingSettings(Strict):
     """Training ends when the rate falls below this."""
     max_minutes: PositiveFloat | None = None
     """Time limit of a fit; beyond it the fit is recorded as `timeout`."""
+    keep_cut_edges: bool = True
+    """Of a graph that is cut into parts: train with the edges between parts of a batch (the paper's code does not)."""
+    evaluation: Literal["whole", "per_part"] = "whole"
+    """Of a graph that is cut into parts: evaluate on the whole graph, or on each part by itself (the paper's code)."""
 
 
 GROUPS: dict[str, type[Strict]] = {"model": ModelSettings, "training": TrainingSettings}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ssma.data.ogb import _import_ogb
+from ssma.data.ogb import import_ogb
 from ssma.fit.metrics import loss_terms, metric_value
 
 NAN = math.nan
@@ -25,7 +25,7 @@ def labels_and_scores(tasks, missing, seed=0, graphs=60):
 )
 @pytest.mark.parametrize("missing", [0.0, 0.4])
 def test_equal_to_the_evaluators_of_ogb(name, metric, key, tasks, missing):
-    _import_ogb()
+    import_ogb()
     from ogb.graphproppred import Evaluator
 
     y, scores = labels_and_scores(tasks, missing)
@@ -35,6 +35,20 @@ def test_equal_to_the_evaluators_of_ogb(name, metric, key, tasks, missing):
         y[:, 7] = torch.where(y[:, 7].isnan(), y[:, 7], torch.zeros(()))
     expected = Evaluator(name).eval({"y_true": y.numpy(), "y_pred": scores.numpy()})[key]
     assert metric_value(metric, scores, y) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("name", "classes"), [("ogbn-arxiv", 40), ("ogbn-products", 47)])
+def test_equal_to_the_node_evaluators_of_ogb(name, classes):
+    import_ogb()
+    from ogb.nodeproppred import Evaluator
+
+    generator = torch.Generator().manual_seed(0)
+    y, scores = torch.randint(0, classes, (500,), generator=generator), torch.rand(500, classes, generator=generator)
+    scores[:200, :] += torch.nn.functional.one_hot(y[:200], classes)
+    truth, predicted = y.unsqueeze(1).numpy(), scores.argmax(1, keepdim=True).numpy()
+    expected = Evaluator(name).eval({"y_true": truth, "y_pred": predicted})["acc"]
+    assert 0.4 < expected < 0.5
+    assert metric_value("accuracy", scores, y) == expected
 
 
 def average_precision(y, scores):

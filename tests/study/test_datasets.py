@@ -67,7 +67,7 @@ def test_the_cost_of_an_official_split_is_known_beforehand(tmp_path):
             {},
             "datasets.p.path: /no/such/file.pt: cannot be read",
         ),
-        ({"p": {"source": "web"}}, {}, "'synthetic', 'tu', 'zinc', 'lrgb', 'ogbg', 'folder', 'file', 'pyg'"),
+        ({"p": {"source": "web"}}, {}, "'synthetic', 'tu', 'zinc', 'lrgb', 'ogbg', 'ogbn', 'folder', 'file', 'pyg'"),
     ],
 )
 def test_errors(datasets, changed, message):

@@ -1,0 +1,94 @@
+"""Arms on a graph that is cut into parts: settings that no other arm has, and what cannot be asked of them."""
+
+import pytest
+
+from ssma.errors import StudyError
+from ssma.study.config import parse_study
+from ssma.study.cost import _reference, plan_cost
+from ssma.study.paths import Results
+from ssma.study.plan import make_plan
+
+ARXIV = {"source": "ogbn", "name": "ogbn-arxiv"}
+PRODUCTS = {"source": "ogbn", "name": "ogbn-products"}
+STUDY = {
+    "study": "s",
+    "layers": ["gcn"],
+    "datasets": {"papers": ARXIV, "MUTAG": {"source": "tu"}},
+    "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
+}
+FOR_PARTS = {"keep_cut_edges", "evaluation"}
+
+
+def plan_of(**changes):
+    return make_plan(parse_study(STUDY | changes))
+
+
+def training(plan, dataset="papers", layer="gcn"):
+    arm = next(arm for arm in plan["arms"] if (arm["dataset"], arm["layer"]) == (dataset, layer))
+    return arm["settings"]["training"]
+
+
+def test_the_number_of_parts_is_known_without_being_named():
+    plan = plan_of(datasets={"papers": ARXIV, "goods": PRODUCTS, "few": ARXIV | {"parts": 5, "parts_seed": 2}})
+    found = {label: dataset["spec"] for label, dataset in plan["datasets"].items()}
+    assert {label: (spec["parts"], spec["parts_seed"], spec["undirected"]) for label, spec in found.items()} == {
+        "papers": (128, 0, True),
+        "goods": (1024, 0, True),
+        "few": (5, 2, True),
+    }
+    named = plan_of(datasets={"papers": ARXIV | {"parts": 128}})
+    assert named["datasets"]["papers"]["id"] == plan["datasets"]["papers"]["id"]
+    others = ({"parts": 64}, {"parts_seed": 1}, {"undirected": False})
+    assert len({plan_of(datasets={"papers": ARXIV | other})["datasets"]["papers"]["id"] for other in others}) == 3
+
+
+@pytest.mark.parametrize(
+    ("protocol", "layer", "expected"),
+    [
+        (None, "gcn", (True, "whole")),
+        ("fair", "gcn", (True, "whole")),
+        ("fair", "gps", (True, "per_part")),
+        ("paper", "gcn", (False, "per_part")),
+        ("paper", "gps", (False, "per_part")),
+    ],
+)
+def test_how_each_protocol_trains_and_evaluates(protocol, layer, expected):
+    found = training(plan_of(protocol=protocol, layers=[layer]), layer=layer)
+    assert (found["keep_cut_edges"], found["evaluation"]) == expected
+
+
+def test_only_arms_on_parts_have_their_settings():
+    plain = plan_of(datasets={"MUTAG": {"source": "tu"}})
+    for changes in (
+        {"training": {"keep_cut_edges": False, "evaluation": "per_part"}},
+        {"ablations": {"a": {"axes": {"aggregator": ["sum"]}, "fixed": {"training.evaluation": "per_part"}}}},
+        {"ablations": {"a": {"axes": {"aggregator": ["sum"], "training.keep_cut_edges": [True, False]}}}},
+    ):
+        plan = plan_of(**changes)
+        assert not FOR_PARTS & training(plan, "MUTAG").keys()
+        assert training(plan).keys() >= FOR_PARTS
+        assert [arm["id"] for arm in plan["arms"] if arm["dataset"] == "MUTAG"] == [plain["arms"][0]["id"]]
+    assert len(plan["arms"]) == 3  # two of papers, one of MUTAG
+
+
+def test_what_cannot_be_asked():
+    with pytest.raises(StudyError, match="training.evaluation: got whole, but gps attends among all nodes.*per_part"):
+        plan_of(layers=["gcn", "gps"])
+    plan_of(layers=["gcn", "gps"], training={"evaluation": "per_part"})
+    plan_of(layers=["gps"], datasets={"MUTAG": {"source": "tu"}})
+    with pytest.raises(StudyError, match="tune.space.training.evaluation: cannot be tuned.*how results are measured"):
+        plan_of(tune={"space": {"training.evaluation": ["whole", "per_part"]}})
+    plan_of(tune={"space": {"training.keep_cut_edges": [True, False]}})
+    with pytest.raises(StudyError, match="datasets.papers.parts: Input should be greater than 0, got 0"):
+        plan_of(datasets={"papers": ARXIV | {"parts": 0}})
+    with pytest.raises(StudyError, match="datasets.papers.name: Input should be 'ogbn-arxiv' or 'ogbn-products'"):
+        plan_of(datasets={"papers": {"source": "ogbn", "name": "ogbn-mag"}})
+
+
+def test_an_epoch_costs_what_its_parts_do(tmp_path):
+    plan = plan_of(datasets={"papers": ARXIV}, training={"max_epochs": 10, "batch_size": 2})
+    (arm,) = plan["arms"]
+    cost = _reference(arm, plan["datasets"]["papers"], Results(tmp_path))
+    # 10 epochs of 64 steps of 4 layers on 2 x 169343 / 128 nodes of width 64
+    assert cost == pytest.approx(10 * 64 * 4 * (1e-3 + 1.9e-8 * 2 * 169343 / 128 * 64))
+    assert plan_cost(plan, Results(tmp_path)).unknown == ()
