@@ -75,6 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     command("ui", _ui, "Open the MLflow UI on a study's store.", "plan").add_argument("--port", type=int, default=5000)
     command("schema", _schema, "Print the JSON Schema of a study file.")
     command("show", _show, "Show an arm, and the records behind its numbers.", "plan", "arm")
+    theorist = command("theory", _theory, "Run a theory experiment and draw its figure.", "plan", "experiment")
+    theorist.add_argument("--threads", type=_positive, default=1, help="torch's threads")
     _add_data(commands)
     _add_bench(commands)
     return parser
@@ -148,6 +150,8 @@ def _plan(options: argparse.Namespace) -> int:
     plan = make_plan(load_study(options.study))
     for arm in plan["arms"]:
         print(f"{arm['id']:<44} {arm['trials']:>3} trials  {arm['label']}")
+    for experiment in plan["theory"].values():
+        print(f"{experiment['id']:<44} theory experiment")
     print(describe(plan_cost(plan, Results(Path("results", plan["study"]))), options.cores))
     if options.write:
         write_record(options.write, plan)
@@ -232,6 +236,25 @@ def _report(options: argparse.Namespace) -> int:
     read_record(options.plan)
     build(Results(options.plan.parent), options.out)
     print(f"report: {options.out / 'index.html'}")
+    return 0
+
+
+def _theory(options: argparse.Namespace) -> int:
+    plan, results = read_record(options.plan), Results(options.plan.parent)
+    experiment = named(plan["theory"], options.experiment, "theory experiment")
+    with _imports():
+        import torch
+
+        from ssma.theory.experiment import run_experiment
+    torch.set_num_threads(options.threads)
+    record = run_experiment(results, experiment)
+    if record["status"] != "ok":
+        print(f"{experiment['id']}: {record['reason']}", file=sys.stderr)
+        return 1
+    from ssma.report.theory import show
+
+    shown = show(record, results.theory(experiment["id"]).parent, experiment["id"])
+    print(shown.words)
     return 0
 
 

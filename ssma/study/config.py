@@ -18,6 +18,7 @@ from ssma.study.settings import (
     Strict,
     TrainingSettings,
 )
+from ssma.study.theory import Theory
 
 Values = Annotated[list[Any], Field(min_length=1)]
 
@@ -114,6 +115,7 @@ class Study(Strict):
     evaluate: Evaluate = Evaluate()
     data: Data = Data()
     track: Track = Track()
+    theory: Theory = Theory()
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -16,6 +16,7 @@ from ssma.study.datasets import Dataset
 from ssma.study.ids import canonical, canonical_json, class_fingerprint, data_fingerprint, digest, slug
 from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, Strict
+from ssma.study.theory import plan_theory
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 WIDTH = ("model.budget", "model.hidden_channels")
@@ -78,6 +79,7 @@ class _Planner:
                 "datasets": datasets,
                 "arms": list(self.arms.values()),
                 "ablations": ablations,
+                "theory": plan_theory(study.theory, study.seed),
             }
         )
 

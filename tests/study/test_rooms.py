@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "track": {"errors", "study"},
     "report": {"errors", "study"},
     "bench": {"errors", "aggr", "study", "data", "layers", "fit", "report"},
+    "theory": {"errors", "aggr", "study", "bench"},
 }
 NO_TORCH = ("study", "track", "report", "tune")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
