@@ -253,8 +253,7 @@ def _theory(options: argparse.Namespace) -> int:
         return 1
     from ssma.report.theory import show
 
-    shown = show(record, results.theory(experiment["id"]).parent, experiment["id"])
-    print(shown.words)
+    print(show(plan, record, results.theory(experiment["id"]).parent, experiment["id"]).words)
     return 0
 
 

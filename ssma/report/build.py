@@ -11,6 +11,7 @@ from ssma.report.html import Section, page
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.report.tables import comparison, paired
+from ssma.report.theory import theory
 from ssma.study.ids import code_fingerprint
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_atomic
@@ -39,7 +40,8 @@ def build(results: Results, out: Path) -> None:
     for table in [table for section in sections for table in section.tables] + [all_arms]:
         _write_table(table, out / "tables")
     write_frame(frame, out / "records.parquet")
-    html = page(results, plan, frame, sections, all_arms, _warnings(plan, frame))
+    shown = theory(results, plan, out / "figures")
+    html = page(results, plan, frame, sections, all_arms, _warnings(plan, frame), shown)
     write_atomic(out / "index.html", html.encode())
 
 

@@ -84,12 +84,22 @@ def is_numeric(values: list[Any]) -> bool:
     return len(values) > 1 and all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
+def aggregator_colours(plan: dict[str, Any]) -> dict[str, Colour]:
+    """Returns the colour of every aggregator that a study trains, in arms or in theory experiments."""
+    import seaborn
+
+    trained = [arm["aggregator"] for arm in plan["arms"]]
+    for experiment in plan["theory"].values():
+        trained += experiment["settings"].get("aggregators", [])
+    names = list(dict.fromkeys(trained))
+    palette = seaborn.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))
+    return dict(zip(names, palette, strict=True))
+
+
 def _colours(plan: dict[str, Any], ablation: str, hue: str | None) -> dict[str, Colour]:
     import seaborn
 
-    names = list(dict.fromkeys(arm["aggregator"] for arm in plan["arms"]))
-    palette = seaborn.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))
-    fixed = dict(zip(map(canonical_json, names), palette, strict=True))
+    fixed = {canonical_json(name): colour for name, colour in aggregator_colours(plan).items()}
     axes = plan["ablations"][ablation]["axes"]
     if hue == "aggregator" or (hue is None and "aggregator" in axes):
         return fixed

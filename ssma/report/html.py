@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import listing
 from ssma.report.table import Cell, Table
+from ssma.report.theory import Shown
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 
@@ -25,10 +26,6 @@ class Section:
     figure: Path
     figure_caption: str
 
-    @property
-    def image(self) -> str:
-        return "data:image/png;base64," + base64.b64encode(self.figure.read_bytes()).decode()
-
 
 def page(
     results: Results,
@@ -37,6 +34,7 @@ def page(
     sections: list[Section],
     arms: Table,
     warnings: list[str],
+    theory: list[Shown],
 ) -> str:
     """Returns the page as HTML. Files beside it (tables, figures, records) are linked by relative paths."""
     from jinja2 import Environment
@@ -44,6 +42,7 @@ def page(
     from ssma.report.template import PAGE
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["embedded"] = _embedded
     example = next((arm["id"] for arm in plan["arms"]), "ARM")
     return environment.from_string(PAGE).render(
         plan=plan,
@@ -54,8 +53,13 @@ def page(
         sections=sections,
         arms=arms,
         warnings=warnings,
+        theory=theory,
         example=example,
     )
+
+
+def _embedded(image: Path) -> str:
+    return "data:image/png;base64," + base64.b64encode(image.read_bytes()).decode()
 
 
 def data_cards(results: Results, plan: dict[str, Any]) -> Table:

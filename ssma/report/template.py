@@ -69,6 +69,7 @@ PAGE = (
 <h1>{{ plan.title }}</h1>
 <p class="soft">Study {{ plan.study }}. {{ counts }}</p>
 <nav>{% for section in sections %}<a href="#{{ section.name }}">{{ section.title }}</a> {% endfor %}
+{% if theory %}<a href="#theory">Theory</a> {% endif %}
 <a href="#all-arms">All arms</a> <a href="#data">Data</a> <a href="#provenance">Provenance</a></nav>
 {% if warnings %}
 <div class="warnings"><p><b>Read this first</b></p>
@@ -80,9 +81,22 @@ PAGE = (
 {{ show(table) }}
 <p class="soft">Table: {{ files(table) }}</p>
 {% endfor %}
-<figure><img src="{{ section.image }}" alt="{{ section.figure_caption }}">
+<figure><img src="{{ section.figure|embedded }}" alt="{{ section.figure_caption }}">
 <figcaption>{{ section.figure_caption }}
 <a href="figures/{{ section.name }}.pdf">pdf</a> <a href="figures/{{ section.name }}.png">png</a></figcaption></figure>
+{% endfor %}
+{% if theory %}
+<h2 id="theory">Theory</h2>
+{% endif %}
+{% for shown in theory %}
+<h3 id="theory-{{ shown.name }}">{{ shown.title }}</h3>
+<p{% if not shown.figure %} class="failed"{% endif %}>{{ shown.words }}</p>
+{% if shown.figure %}
+<figure><img src="{{ shown.figure|embedded }}" alt="{{ shown.title }}">
+<figcaption>{{ shown.claim }}
+{% for kind in ["pdf", "png", "csv"] %}<a href="figures/theory-{{ shown.name }}.{{ kind }}">{{ kind }}</a> {% endfor %}
+</figcaption></figure>
+{% endif %}
 {% endfor %}
 <h2 id="all-arms">All arms</h2>
 {{ show(arms, anchors=true) }}

@@ -40,7 +40,11 @@ def run_experiment(results: Results, experiment: dict[str, Any]) -> dict[str, An
         return record
     started, start = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     try:
-        outcome = {"status": "ok", "reason": None, "rows": RUN[experiment["name"]](experiment["settings"], experiment["seed"])}
+        outcome = {
+            "status": "ok",
+            "reason": None,
+            "rows": RUN[experiment["name"]](experiment["settings"], experiment["seed"]),
+        }
     except Exception as error:
         log.exception("%s failed", experiment["id"])
         outcome = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:1000], "rows": []}

@@ -24,9 +24,7 @@ def run(settings: dict[str, Any], seed: int) -> list[dict[str, Any]]:
     """
     rows = []
     for n in settings["n"]:
-        signals = torch.randn(
-            n, settings["length"], dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-        )
+        signals = torch.randn(n, settings["length"], dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
         for name, combine in COMBINE.items():
             derivatives = mixed_derivatives(combine, signals)
             for place in itertools.product(range(settings["length"]), repeat=n):
