@@ -89,7 +89,7 @@ def aggregator_colours(plan: dict[str, Any]) -> dict[str, Colour]:
     import seaborn
 
     trained = [arm["aggregator"] for arm in plan["arms"]]
-    for experiment in plan["theory"].values():
+    for experiment in plan.get("theory", {}).values():  # older plans have none
         trained += experiment["settings"].get("aggregators", [])
     names = list(dict.fromkeys(trained))
     palette = seaborn.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))

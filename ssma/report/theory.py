@@ -41,7 +41,7 @@ def theory(results: Results, plan: dict[str, Any], folder: Path) -> list[Shown]:
         StudyError: If a record was changed or cut short.
     """
     shown = []
-    for name, experiment in plan["theory"].items():
+    for name, experiment in plan.get("theory", {}).items():  # older plans have none
         path = results.theory(experiment["id"])
         record = read_record(path) if path.exists() else {"status": "missing", "reason": "it has not run"}
         if record["status"] == "ok":

@@ -6,6 +6,7 @@ r"""Neighbour mixing as the paper defines it (section 3), measured on trained ne
 """
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -40,7 +41,9 @@ def run(settings: dict[str, Any], seed: int) -> list[dict[str, Any]]:
     for repeat in range(settings["seeds"]):
         x = draw_sets(settings, seed, repeat)[1][: settings["multisets"]].double()
         target = mixing(lambda sets: sum_of_gram(sets).unsqueeze(1), x)[:, 0]
-        rows += _rows({"aggregator": TARGET, "activation": None, "repeat": repeat, "test_l1": 0.0}, target)
+        rows += _rows(
+            {"aggregator": TARGET, "activation": None, "repeat": repeat, "test_l1": 0.0}, settings["n"], target
+        )
         for activation in settings["activations"]:
             for name in settings["aggregators"]:
                 network, trained = train(settings, name, activation, settings["m"], seed, repeat)
@@ -116,21 +119,20 @@ def _measured(network: SetNetwork, names: dict[str, Any], x: Tensor) -> list[dic
     limits, of_weights = None, None
     if network.name == "sum":
         limits, of_weights = bound(network, x), weights_bound(network, names["activation"])
-    return _rows(names, mixing(network, x)[:, 0], inner, limits, of_weights)
+    return _rows(names, x.size(1), mixing(network, x)[:, 0], inner, limits, of_weights)
 
 
 def _rows(
     names: dict[str, Any],
+    n: int,
     mix: Tensor,
     inner: Tensor | None = None,
     limits: Tensor | None = None,
     of_weights: float | None = None,
 ) -> list[dict[str, Any]]:
     rows = []
-    pairs = [(i, j) for j in range(mix.size(1) + 1) for i in range(j)]
-    pairs = sorted(pairs)[: mix.size(1)]
     for multiset in range(mix.size(0)):
-        for pair, (i, j) in enumerate(pairs):
+        for pair, (i, j) in enumerate(combinations(range(n), 2)):
             values = (None if part is None else part[multiset, pair].item() for part in (mix, inner, limits))
             found = dict(zip(("mix", "representation_mix", "bound"), values, strict=True))
             place = {"status": "ok", "multiset": multiset, "i": i, "j": j}
