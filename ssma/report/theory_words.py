@@ -28,10 +28,11 @@ def _sum_of_gram(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
     trained = rows[rows["activation"].notna()]
     lines = rows[rows["activation"].isna()].groupby("aggregator")["test_l1"].mean()
     cells = trained.groupby(["aggregator", "activation", "m"])["test_l1"]
+    rates = " or ".join(f"{lr:g}" for lr in settings["lr"])
     text = (
         f"Here: n = {settings['n']} standard normal vectors of width d = {settings['d']}, {settings['train_sets']} "
-        f"multisets to train on and {settings['test_sets']} to test on, {settings['epochs']} epochs of Adam, "
-        f"{_count(settings['seeds'], 'repeat')}. Always answering the train mean has a test error of "
+        f"multisets to train on and {settings['test_sets']} to test on, {settings['epochs']} epochs of Adam, learning "
+        f"rate {rates}, {_count(settings['seeds'], 'repeat')}. Always answering the train mean has a test error of "
         f"{lines['train mean']:.3g}, the exact solution {lines['exact solution']:.1g}."
     )
     for name in settings["aggregators"]:
@@ -117,14 +118,15 @@ def _higher_order(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
 def _separation(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
     ratio = with_ratio(rows)
     pairs, limit = ratio[ratio["kind"] != "limit"], ratio[ratio["kind"] == "limit"]
-    smallest = pairs.groupby("representation", sort=False)["ratio"].min()
+    ratios = pairs.groupby("representation", sort=False)["ratio"]
+    smallest, middle = ratios.min(), ratios.median()
     together = smallest[smallest == 0].index
     rest = smallest[smallest > 0].sort_values()
     text = (
         f"Here: {settings['draws'] * settings['pairs']} pairs of each kind, n = {settings['n']}, d = {settings['d']}. "
         f"Some pair has the same representation in {listing(together, 20) or 'none'}. The smallest ratios of "
-        f"distance and Wasserstein distance of the others: "
-        + listing((f"{name} {value:.2g}" for name, value in rest.items()), 20)
+        f"distance and Wasserstein distance of the others, and what they are of the median: "
+        + listing((f"{name} {value:.2g} ({value / middle[name]:.2g})" for name, value in rest.items()), 20)
         + "."
     )
     slopes = {name: _slope(part) for name, part in limit.groupby("representation", sort=False)}

@@ -30,13 +30,13 @@ class SetTraining(Strict):
     train_sets: PositiveInt = 1000
     """Multisets to train on, drawn anew for each seed."""
     test_sets: PositiveInt = 1000
-    """Multisets to test on, drawn anew for each seed."""
+    """Multisets to test on, and as many to choose the learning rate by, drawn anew for each seed."""
     epochs: PositiveInt = 100
     """Passes over the training multisets."""
     batch_size: PositiveInt = 100
     """Multisets in a step."""
-    lr: PositiveFloat = 0.005
-    """Learning rate of Adam at the start; it falls to 0 by a cosine."""
+    lr: Annotated[list[PositiveFloat], Field(min_length=1)] = [0.005]
+    """Learning rates of Adam at the start, each falls to 0 by a cosine; of several, each network has its best one."""
     seeds: PositiveInt = 3
     """Repeats; all aggregators of a repeat share the data, so that they are compared in pairs."""
 

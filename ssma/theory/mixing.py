@@ -39,7 +39,7 @@ def run(settings: dict[str, Any], seed: int) -> list[dict[str, Any]]:
     """
     rows = []
     for repeat in range(settings["seeds"]):
-        x = draw_sets(settings, seed, repeat)[1][: settings["multisets"]].double()
+        x = draw_sets(settings, seed, repeat).test[: settings["multisets"]].double()
         target = mixing(lambda sets: sum_of_gram(sets).unsqueeze(1), x)[:, 0]
         rows += _rows(
             {"aggregator": TARGET, "activation": None, "repeat": repeat, "test_l1": 0.0}, settings["n"], target

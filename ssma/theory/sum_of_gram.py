@@ -32,17 +32,17 @@ def run(settings: dict[str, Any], seed: int) -> list[dict[str, Any]]:
 
 
 def _lines(settings: dict[str, Any], seed: int, repeat: int) -> list[dict[str, Any]]:
-    sets, tests = draw_sets(settings, seed, repeat)
-    mean = sum_of_gram(sets.double()).mean()
-    empty = dict.fromkeys(("activation", "m", "width", "parameters"))
+    drawn = draw_sets(settings, seed, repeat)
+    parts = (drawn.train.double(), drawn.test.double())
+    targets = [sum_of_gram(x) for x in parts]
+    mean = targets[0].mean()
+    empty = dict.fromkeys(("activation", "m", "width", "parameters", "lr"))
 
     def row(name: str, train_error: Tensor, test_error: Tensor) -> dict[str, Any]:
         errors = {"train_l1": train_error.abs().mean().item(), "test_l1": test_error.abs().mean().item()}
         return {"aggregator": name, "repeat": repeat, "status": "ok", **empty, **errors}
 
-    targets = [sum_of_gram(x.double()) for x in (sets, tests)]
-    solved = [exact_solution(x.double()) for x in (sets, tests)]
     return [
-        row(EXACT, *(guess - target for guess, target in zip(solved, targets, strict=True))),
+        row(EXACT, *(exact_solution(x) - target for x, target in zip(parts, targets, strict=True))),
         row(MEAN, *(mean - target for target in targets)),
     ]

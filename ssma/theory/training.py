@@ -1,7 +1,8 @@
 """SumOfGram, and networks on multisets that are trained on it."""
 
 import math
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -90,33 +91,40 @@ class SetNetwork(Module):
         return self.head_2(self.activation(self.head_1(z)))
 
 
-def draw_sets(settings: dict[str, Any], seed: int, repeat: int) -> tuple[Tensor, Tensor]:
-    """Returns the training and test multisets of a repeat, ``[B, n, d]`` each: the same for every aggregator."""
+class Sets(NamedTuple):
+    """The multisets of a repeat, ``[B, n, d]`` each: the same for every aggregator."""
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+def draw_sets(settings: dict[str, Any], seed: int, repeat: int) -> Sets:
+    """Draws the multisets of a repeat."""
     generator = torch.Generator().manual_seed(seed_from("theory data", seed, repeat))
-    shape = (settings["n"], settings["d"])
-    return tuple(torch.randn(settings[f"{part}_sets"], *shape, generator=generator) for part in ("train", "test"))
+    sizes = (settings["train_sets"], settings["test_sets"], settings["test_sets"])
+    return Sets(*(torch.randn(size, settings["n"], settings["d"], generator=generator) for size in sizes))
 
 
 def train(
     settings: dict[str, Any], name: str, activation: str, m: int, seed: int, repeat: int
 ) -> tuple[SetNetwork, dict[str, Any]]:
-    """Trains one network by the L1 error on the standardised target.
+    """Trains one network by the L1 error on the standardised target, with the learning rate that validates best.
 
     Returns:
         The network and its row: its names and sizes, L1 errors on all training and test multisets in units of the
-        target (None where the training diverged), and status ``ok`` or ``diverged``.
+        target (None where every training diverged), and status ``ok`` or ``diverged``.
     """
-    sets, tests = draw_sets(settings, seed, repeat)
-    targets = sum_of_gram(sets)
-    mean, std = targets.mean(), targets.std()
-    torch.manual_seed(seed_from("theory weights", seed, repeat))
-    network = SetNetwork(name, settings["d"], settings["n"], m, activation)
-    _optimise(network, sets, (targets - mean) / std, settings)
-    with torch.no_grad():  # the head takes the units of the target, so that its derivatives are those of the target
-        network.head_2.weight *= std
-        network.head_2.bias.copy_(network.head_2.bias * std + mean)
-    network.eval()
-    errors = {f"{part}_l1": l1(network, x) for part, x in (("train", sets), ("test", tests))}
+    sets = draw_sets(settings, seed, repeat)
+    tried = []
+    for lr in settings["lr"]:
+        torch.manual_seed(seed_from("theory weights", seed, repeat))
+        network = SetNetwork(name, settings["d"], settings["n"], m, activation)
+        _optimise(network, sets.train, lr, settings)
+        error = l1(network, sets.validation)
+        tried.append((error if math.isfinite(error) else math.inf, lr, network))
+    _, lr, network = min(tried, key=itemgetter(0))
+    errors = {"train_l1": l1(network, sets.train), "test_l1": l1(network, sets.test)}
     finite = all(math.isfinite(error) for error in errors.values())
     row = {
         "aggregator": name,
@@ -125,6 +133,7 @@ def train(
         "repeat": repeat,
         "width": network.width,
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
+        "lr": lr,
         "status": "ok" if finite else "diverged",
     }
     return network, row | (errors if finite else dict.fromkeys(errors))
@@ -136,8 +145,12 @@ def l1(network: SetNetwork, x: Tensor) -> float:
     return (network(x).squeeze(1) - sum_of_gram(x)).abs().mean().item()
 
 
-def _optimise(network: SetNetwork, x: Tensor, y: Tensor, settings: dict[str, Any]) -> None:
-    optimiser = torch.optim.Adam(network.parameters(), lr=settings["lr"])
+def _optimise(network: SetNetwork, x: Tensor, lr: float, settings: dict[str, Any]) -> None:
+    """Trains on standardised targets, then gives the head the target's units, so that derivatives are in them."""
+    targets = sum_of_gram(x)
+    mean, std = targets.mean(), targets.std()
+    y = (targets - mean) / std
+    optimiser = torch.optim.Adam(network.parameters(), lr=lr)
     steps = settings["epochs"] * math.ceil(len(x) / settings["batch_size"])
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     auxiliary = getattr(network.aggr, "auxiliary_loss", None)
@@ -148,3 +161,7 @@ def _optimise(network: SetNetwork, x: Tensor, y: Tensor, settings: dict[str, Any
             (loss if auxiliary is None else loss + auxiliary()).backward()
             optimiser.step()
             schedule.step()
+    with torch.no_grad():
+        network.head_2.weight *= std
+        network.head_2.bias.copy_(network.head_2.bias * std + mean)
+    network.eval()

@@ -161,7 +161,12 @@ def test_words_count_what_the_rows_say():
         row | {"aggregator": "mul", "repeat": 0, "test_l1": None, "status": "diverged"},
         row | {"aggregator": "mul", "repeat": 1, "test_l1": None, "status": "diverged"},
     ]
-    settings = STUDY["theory"]["sum_of_gram"] | {"n": 3, "d": 2, "aggregators": ["sum", "ssma", "mul"]}
+    settings = STUDY["theory"]["sum_of_gram"] | {
+        "n": 3,
+        "d": 2,
+        "lr": [0.1, 0.2],
+        "aggregators": ["sum", "ssma", "mul"],
+    }
     record = {"name": "sum_of_gram", "settings": settings, "rows": rows}
     from ssma.report.theory import frame
 
@@ -170,6 +175,7 @@ def test_words_count_what_the_rows_say():
         "train mean has a test error of 8, the exact solution 0.",
         "smallest mean test error of sum is 3 ± 1.4 (tanh, m = 4), the largest 3.",
         "smallest mean test error of ssma is 2.75 ± 2.5 (tanh, m = 4)",
+        "learning rate 0.1 or 0.2, 2 repeats",
         "All trainings of mul diverged.",
         "of ssma is below that of sum in 1 of 1 cells (activation, m), and in 1 of 2 pairs",
         "of mul is below that of sum in 0 of 0 cells",
