@@ -280,6 +280,11 @@ def _status(options: argparse.Namespace) -> int:
         if not (results.data(dataset["id"]) / "card.json").exists():
             log_file = results.root / "logs" / "prepare" / f"{dataset['id']}.log"
             print(f"  data set {dataset['label']} is not prepared" + (f", see {log_file}" if log_file.exists() else ""))
+    for name, experiment in plan.get("theory", {}).items():  # older plans have none
+        path = results.theory(experiment["id"])
+        record = read_record(path) if path.exists() else {"status": "missing", "reason": "it has not run"}
+        if record["status"] != "ok":
+            print(f"  theory experiment {name}: {record['reason']}")
     if reason := unusable(results):
         print(f"  MLflow was not filled: {reason}. Mend it and run: {_self()} track {options.plan}")
     out = options.out or Path("reports", plan["study"])

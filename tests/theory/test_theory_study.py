@@ -156,8 +156,10 @@ def test_words_count_what_the_rows_say():
         line | {"aggregator": "train mean", "test_l1": 8.0},
         row | {"aggregator": "sum", "repeat": 0, "test_l1": 2.0},
         row | {"aggregator": "sum", "repeat": 1, "test_l1": 4.0},
+        row | {"aggregator": "sum", "repeat": 2, "test_l1": 3.0},
         row | {"aggregator": "ssma", "repeat": 0, "test_l1": 1.0},
         row | {"aggregator": "ssma", "repeat": 1, "test_l1": 4.5},
+        row | {"aggregator": "ssma", "repeat": 2, "test_l1": 2.75},
         row | {"aggregator": "mul", "repeat": 0, "test_l1": None, "status": "diverged"},
         row | {"aggregator": "mul", "repeat": 1, "test_l1": None, "status": "diverged"},
     ]
@@ -173,13 +175,13 @@ def test_words_count_what_the_rows_say():
     words = tell(record, frame(record))[1]
     for text in (
         "train mean has a test error of 8, the exact solution 0.",
-        "smallest mean test error of sum is 3 ± 1.4 (tanh, m = 4), the largest 3.",
-        "smallest mean test error of ssma is 2.75 ± 2.5 (tanh, m = 4)",
+        "smallest mean test error of sum is 3 ± 1 (tanh, m = 4), the largest 3.",
+        "smallest mean test error of ssma is 2.75 ± 1.8 (tanh, m = 4)",
         "learning rate 0.1 or 0.2, 2 repeats",
         "All trainings of mul diverged.",
-        "of ssma is below that of sum in 1 of 1 cells (activation, m), and in 1 of 2 pairs",
+        "of ssma is below that of sum in 1 of 1 cells (activation, m), and in 2 of 3 pairs",
         "of mul is below that of sum in 0 of 0 cells",
-        "2 of 6 trainings diverged",
+        "2 of 8 trainings diverged",
     ):
         assert text in words
 
@@ -195,6 +197,10 @@ def test_missing_failed_and_foreign_records_are_told(finished, tmp_path, monkeyp
     monkeypatch.setitem(experiment.RUN, "mixing", broken)
     assert main(["theory", str(results.plan), "mixing"]) == 1
     assert "RuntimeError: on purpose" in capsys.readouterr().err
+    assert main(["status", str(results.plan)]) == 0
+    told = capsys.readouterr().out
+    assert "theory experiment mixing: RuntimeError: on purpose" in told
+    assert "theory experiment separation: it has not run" in told
     foreign = read_record(finished[0].theory(plan["theory"]["higher_order"]["id"])) | {"code": "other"}
     write_record(results.theory(foreign["id"]), foreign)
     build(results, tmp_path / "out")
