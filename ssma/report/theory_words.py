@@ -35,6 +35,10 @@ def _sum_of_gram(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
         f"rate {rates}, {_count(settings['seeds'], 'repeat')}. Always answering the train mean has a test error of "
         f"{lines['train mean']:.3g}, the exact solution {lines['exact solution']:.1g}."
     )
+    widths = trained[trained["aggregator"] == "ssma"].groupby("m")["width"].first()
+    if len(widths):
+        shown = listing((f"{width} at m = {m}" for m, width in widths.items()), len(widths))
+        text += f" To keep to m, ssma mixes vectors of width {shown}."
     for name in settings["aggregators"]:
         mine = cells.mean()[name].dropna()
         if mine.empty:

@@ -149,8 +149,8 @@ def test_the_page_shows_claims_and_what_the_records_say(finished, tmp_path):
 
 
 def test_words_count_what_the_rows_say():
-    row = {"activation": "tanh", "m": 4, "status": "ok", "train_l1": 0.0}
-    line = {"activation": None, "m": None, "status": "ok", "train_l1": 0.0, "repeat": 0}
+    row = {"activation": "tanh", "m": 4, "width": 1, "status": "ok", "train_l1": 0.0}
+    line = {"activation": None, "m": None, "width": None, "status": "ok", "train_l1": 0.0, "repeat": 0}
     rows = [
         line | {"aggregator": "exact solution", "test_l1": 0.0},
         line | {"aggregator": "train mean", "test_l1": 8.0},
@@ -178,6 +178,7 @@ def test_words_count_what_the_rows_say():
         "smallest mean test error of sum is 3 ± 1 (tanh, m = 4), the largest 3.",
         "smallest mean test error of ssma is 2.75 ± 1.8 (tanh, m = 4)",
         "learning rate 0.1 or 0.2, 2 repeats",
+        "ssma mixes vectors of width 1 at m = 4.",
         "All trainings of mul diverged.",
         "of ssma is below that of sum in 1 of 1 cells (activation, m), and in 2 of 3 pairs",
         "of mul is below that of sum in 0 of 0 cells",
