@@ -8,6 +8,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/data.smk"
 include: "workflow/rules/track.smk"
 include: "workflow/rules/arms.smk"
+include: "workflow/rules/theory.smk"
 include: "workflow/rules/report.smk"
 
 
@@ -17,6 +18,7 @@ rule all:
         f"{REPORT}/index.html",
         FRAME,
         expand(rules.evaluate.output, arm=ARMS),
+        rules.theory.input,
 
 
 onstart:

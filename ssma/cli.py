@@ -77,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     command("schema", _schema, "Print the JSON Schema of a study file.")
     command("show", _show, "Show what stands behind a number: an arm (id or label) or a fit (id).", "plan", "cell")
     command("rerun", _rerun, "Train an arm's evaluation fits, or one fit, again and compare.", "plan", "cell")
+    theorist = command("theory", _theory, "Run a theory experiment and draw its figure.", "plan", "experiment")
+    theorist.add_argument("--threads", type=_positive, default=1, help="torch's threads")
     _add_data(commands)
     _add_bench(commands)
     return parser
@@ -150,6 +152,8 @@ def _plan(options: argparse.Namespace) -> int:
     plan = make_plan(load_study(options.study))
     for arm in plan["arms"]:
         print(f"{arm['id']:<44} {arm['trials']:>3} trials  {arm['label']}")
+    for experiment in plan["theory"].values():
+        print(f"{experiment['id']:<44} theory experiment")
     print(describe(plan_cost(plan, Results(Path("results", plan["study"]))), options.cores))
     if options.write:
         write_record(options.write, plan)
@@ -246,6 +250,24 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _theory(options: argparse.Namespace) -> int:
+    plan, results = read_record(options.plan), Results(options.plan.parent)
+    experiment = named(plan["theory"], options.experiment, "theory experiment")
+    with _imports():
+        import torch
+
+        from ssma.theory.experiment import run_experiment
+    torch.set_num_threads(options.threads)
+    record = run_experiment(results, experiment)
+    if record["status"] != "ok":
+        print(f"{experiment['id']}: {record['reason']}", file=sys.stderr)
+        return 1
+    from ssma.report.theory import show
+
+    print(show(plan, record, results.theory(experiment["id"]).parent, experiment["id"]).words)
+    return 0
+
+
 def _track(options: argparse.Namespace) -> int:
     from ssma.track.fill import fill
     from ssma.track.live import try_again
@@ -269,6 +291,11 @@ def _status(options: argparse.Namespace) -> int:
         if not (results.data(dataset["id"]) / "card.json").exists():
             log_file = results.root / "logs" / "prepare" / f"{dataset['id']}.log"
             print(f"  data set {dataset['label']} is not prepared" + (f", see {log_file}" if log_file.exists() else ""))
+    for name, experiment in plan.get("theory", {}).items():  # older plans have none
+        path = results.theory(experiment["id"])
+        record = read_record(path) if path.exists() else {"status": "missing", "reason": "it has not run"}
+        if record["status"] != "ok":
+            print(f"  theory experiment {name}: {record['reason']}")
     if reason := unusable(results):
         print(f"  MLflow was not filled: {reason}. Mend it and run: {_self()} track {options.plan}")
     out = options.out or Path("reports", plan["study"])

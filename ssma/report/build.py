@@ -19,6 +19,7 @@ from ssma.report.show import describe_arm
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.report.tables import comparison
+from ssma.report.theory import theory
 from ssma.report.units import units_of
 from ssma.study.ids import code_fingerprint
 from ssma.study.paths import Results
@@ -50,7 +51,8 @@ def build(results: Results, out: Path) -> None:
     for table in [*(table for section in sections for table in section.tables), all_arms, *papers.all_tables]:
         _write_table(table, out / "tables")
     write_frame(frame, out / "records.parquet")
-    html = page(results, plan, frame, sections, all_arms, papers, _warnings(results, plan, frame, sanity, sections))
+    warnings, shown = _warnings(results, plan, frame, sanity, sections), theory(results, plan, out / "figures")
+    html = page(results, plan, frame, sections, all_arms, papers, warnings, shown)
     for arm in plan["arms"]:
         text = describe_arm(results, plan, arm)
         write_atomic(out / "arms" / f"{arm['id']}.html", arm_page(arm["label"], text).encode())

@@ -89,12 +89,22 @@ def is_wide(values: list[Any]) -> bool:
     return min(values) > 0 and max(values) / min(values) > LOG_FROM
 
 
+def aggregator_colours(plan: dict[str, Any]) -> dict[str, Colour]:
+    """Returns the colour of every aggregator that a study trains, in arms or in theory experiments."""
+    import seaborn
+
+    trained = [arm["aggregator"] for arm in plan["arms"]]
+    for experiment in plan.get("theory", {}).values():  # older plans have none
+        trained += experiment["settings"].get("aggregators", [])
+    names = list(dict.fromkeys(trained))
+    palette = seaborn.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))
+    return dict(zip(names, palette, strict=True))
+
+
 def _colours(plan: dict[str, Any], ablation: str, hue: str | None) -> dict[str, Colour]:
     import seaborn
 
-    names = list(dict.fromkeys(arm["aggregator"] for arm in plan["arms"]))
-    palette = seaborn.color_palette("colorblind" if len(names) <= 10 else "husl", len(names))
-    fixed = dict(zip(map(canonical_json, names), palette, strict=True))
+    fixed = {canonical_json(name): colour for name, colour in aggregator_colours(plan).items()}
     axes = plan["ablations"][ablation]["axes"]
     if hue == "aggregator" or (hue is None and "aggregator" in axes):
         return fixed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import listing
 from ssma.report.table import Cell, Table, table_id
+from ssma.report.theory import Shown
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 
@@ -21,10 +22,6 @@ class Picture:
 
     path: Path
     caption: str
-
-    @property
-    def image(self) -> str:
-        return "data:image/png;base64," + base64.b64encode(self.path.read_bytes()).decode()
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,7 @@ def page(
     arms: Table,
     papers: BesidePaper,
     warnings: list[str],
+    theory: list[Shown],
 ) -> str:
     """Returns the page as HTML. Files beside it (tables, figures, records) are linked by relative paths."""
     from jinja2 import Environment
@@ -66,6 +64,7 @@ def page(
     from ssma.report.template import PAGE
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["embedded"] = _embedded
     example = next((arm["id"] for arm in plan["arms"]), "ARM")
     return environment.from_string(PAGE).render(
         plan=plan,
@@ -78,6 +77,7 @@ def page(
         papers=papers,
         table_id=table_id,
         warnings=warnings,
+        theory=theory,
         example=example,
     )
 
@@ -89,6 +89,10 @@ def arm_page(title: str, text: str) -> str:
     from ssma.report.template import ARM_PAGE
 
     return Environment(autoescape=True).from_string(ARM_PAGE).render(title=title, text=text)
+
+
+def _embedded(image: Path) -> str:
+    return "data:image/png;base64," + base64.b64encode(image.read_bytes()).decode()
 
 
 def data_cards(results: Results, plan: dict[str, Any]) -> Table:

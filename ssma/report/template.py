@@ -85,6 +85,7 @@ PAGE = (
 <p class="soft">Study {{ plan.study }}. {{ counts }}</p>
 <nav>{% for section in sections %}<a href="#{{ section.name }}">{{ section.title }}</a> {% endfor %}
 <a href="#beside-the-paper">Beside the paper</a> <a href="#claims">Claims</a>
+{% if theory %}<a href="#theory">Theory</a> {% endif %}
 <a href="#all-arms">All arms</a> <a href="#data">Data</a> <a href="#provenance">Provenance</a></nav>
 {% if warnings %}
 <div class="warnings"><p><b>Read this first</b></p>
@@ -97,7 +98,7 @@ PAGE = (
 <p class="soft">Table: {{ files(table) }}</p>
 {% endfor %}
 {% for figure in section.figures %}
-<figure><img src="{{ figure.image }}" alt="{{ figure.caption }}">
+<figure><img src="{{ figure.path|embedded }}" alt="{{ figure.caption }}">
 <figcaption>{{ figure.caption }}
 {% for kind in ["pdf", "png"] %}<a href="figures/{{ figure.path.stem }}.{{ kind }}">{{ kind }}</a> {% endfor %}
 </figcaption></figure>
@@ -115,6 +116,19 @@ PAGE = (
 {% for table in [papers.claims, papers.pairs] %}
 {{ show(table) }}
 <p class="soft">Table: {{ files(table) }}</p>
+{% endfor %}
+{% if theory %}
+<h2 id="theory">Theory</h2>
+{% endif %}
+{% for shown in theory %}
+<h3 id="theory-{{ shown.name }}">{{ shown.title }}</h3>
+<p{% if not shown.figure %} class="failed"{% endif %}>{{ shown.words }}</p>
+{% if shown.figure %}
+<figure><img src="{{ shown.figure|embedded }}" alt="{{ shown.title }}">
+<figcaption>{{ shown.claim }}
+{% for kind in ["pdf", "png", "csv"] %}<a href="figures/theory-{{ shown.name }}.{{ kind }}">{{ kind }}</a> {% endfor %}
+</figcaption></figure>
+{% endif %}
 {% endfor %}
 <h2 id="all-arms">All arms</h2>
 {{ show(arms, anchors=true) }}

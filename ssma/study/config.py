@@ -19,6 +19,7 @@ from ssma.study.settings import (
     Strict,
     TrainingSettings,
 )
+from ssma.study.theory import Theory
 
 Values = Annotated[list[Any], Field(min_length=1)]
 
@@ -129,6 +130,7 @@ class Study(Strict):
     report: Report = Report()
     data: Data = Data()
     track: Track = Track()
+    theory: Theory = Theory()
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -50,13 +50,13 @@ def slug(text: str) -> str:
 
 
 @cache
-def code_fingerprint() -> str:
+def code_fingerprint(patterns: tuple[str, ...] = CODE_THAT_MAKES_NUMBERS) -> str:
     """Returns a hash of the package code that makes numbers, blind to comments and docstrings.
 
     Every record carries it, so that a report can tell when its records come from different code.
     """
     root = Path(__file__).parent.parent
-    sources = sorted(path for pattern in CODE_THAT_MAKES_NUMBERS for path in root.glob(pattern))
+    sources = sorted(path for pattern in patterns for path in root.glob(pattern))
     return digest({path.relative_to(root).as_posix(): ast.dump(_bare(path)) for path in sources})
 
 

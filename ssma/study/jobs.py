@@ -48,7 +48,7 @@ def free_dead_locks(folder: Path) -> int:
 
 
 def forget_lost(results: Results, plan: dict[str, Any]) -> None:
-    """Removes the flags of arms whose records were deleted, so that Snakemake runs these arms again.
+    """Removes the flags of arms, and tables of experiments, whose records were deleted: Snakemake runs these again.
 
     A flag says that a job ended well; records are what it left. Finished fits of such an arm are not repeated.
     """
@@ -59,6 +59,10 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
             flags[0].unlink(missing_ok=True)
         if flags[1].exists() and not (evaluation.exists() and _all_fits(results, evaluation)):
             flags[1].unlink()
+    for experiment in plan["theory"].values():
+        record = results.theory(experiment["id"])
+        if not record.exists():
+            record.with_suffix(".csv").unlink(missing_ok=True)
 
 
 def _all_fits(results: Results, evaluation: Path) -> bool:

@@ -37,5 +37,8 @@ class Results:
     def search(self, search_id: str) -> Path:
         return self.root / "search" / f"{search_id}.journal"
 
+    def theory(self, experiment_id: str) -> Path:
+        return self.root / "theory" / f"{experiment_id}.json"
+
     def fit(self, fit_id: str) -> Path:
         return self.root / "fits" / fit_id[:2] / f"{fit_id}.json"

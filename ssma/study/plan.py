@@ -16,6 +16,7 @@ from ssma.study.ids import canonical, canonical_json, class_fingerprint, data_fi
 from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict
 from ssma.study.space import idle_settings, table_of
+from ssma.study.theory import plan_theory
 from ssma.study.tuning import number_of_trials, storage_error, tuning
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -87,6 +88,7 @@ class _Planner:
                 "datasets": datasets,
                 "arms": list(self.arms.values()),
                 "ablations": ablations,
+                "theory": plan_theory(study.theory, study.seed),
             }
         )
 

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "track": {"errors", "study"},
     "report": {"errors", "paper", "statistics", "study", "tune"},
     "bench": {"errors", "aggr", "study", "data", "layers", "fit", "report"},
+    "theory": {"errors", "aggr", "study", "bench"},
 }
 NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}

@@ -25,6 +25,7 @@ RESULTS, REPORT = f"results/{PLAN['study']}", f"reports/{PLAN['study']}"
 DATASETS = {dataset["id"]: label for label, dataset in PLAN["datasets"].items()}
 PLAN_FILE, FRAME = f"{RESULTS}/plan.json", f"{RESULTS}/records.parquet"
 ARMS = {arm["id"]: PLAN["datasets"][arm["dataset"]]["id"] for arm in PLAN["arms"]}
+THEORY = {experiment["id"]: name for name, experiment in PLAN["theory"].items()}
 GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
 
 shell.prefix(prepare_jobs(Path(workflow.basedir)))
@@ -39,3 +40,4 @@ if workflow.is_main_process:
 wildcard_constraints:
     arm="[A-Za-z0-9.-]+",
     dataset="[A-Za-z0-9.-]+",
+    experiment="[a-z_]+-[0-9a-f]+",

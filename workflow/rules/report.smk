@@ -18,6 +18,7 @@ rule collect:
 rule report:
     input:
         rules.collect.output,
+        rules.theory.input,
     output:
         page=report(
             f"{REPORT}/index.html",
@@ -52,6 +53,11 @@ rule report:
             expand(f"{REPORT}/figures/{{ablation}}.png", ablation=PLAN["ablations"]),
             caption="../report/figure.rst",
             category="Figures",
+        ),
+        theory=report(
+            expand(f"{REPORT}/figures/theory-{{name}}.png", name=PLAN["theory"]),
+            caption="../report/theory.rst",
+            category="Theory",
         ),
     log:
         f"{RESULTS}/logs/report.log",
