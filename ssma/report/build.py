@@ -47,7 +47,7 @@ def build(results: Results, out: Path) -> None:
     sanity = read_sanity(results, plan)
     sections = [_section(plan, name, frame, ratios, sanity, out) for name in plan["ablations"]]
     sections.append(_selection_bias(plan, frame, out))
-    all_arms, papers = arms(plan, frame), _beside_paper(plan, frame, ratios)
+    all_arms, papers = arms(plan, frame), _beside_paper(plan, frame, ratios, sanity)
     for table in [*(table for section in sections for table in section.tables), all_arms, *papers.all_tables]:
         _write_table(table, out / "tables")
     write_frame(frame, out / "records.parquet")
@@ -78,11 +78,16 @@ def _section(
     return Section(name, plan["ablations"][name]["title"], [table for table in tables if table], pictures)
 
 
-def _beside_paper(plan: dict[str, Any], frame: "pandas.DataFrame", ratios: dict[str, float | None]) -> BesidePaper:
+def _beside_paper(
+    plan: dict[str, Any],
+    frame: "pandas.DataFrame",
+    ratios: dict[str, float | None],
+    sanity: dict[str, dict[str, Any]],
+) -> BesidePaper:
     units = units_of(frame)
     found = beside(plan, units)
     run = [table for table in found.values() if table.run]
-    tables = [drawn for table in run for drawn in (results_table(table), improvement_table(table)) if drawn]
+    tables = [drawn for table in run for drawn in (results_table(table, sanity), improvement_table(table)) if drawn]
     not_run = [f"{table.source.number} ({table.source.name})" for table in found.values() if not table.run]
     return BesidePaper(tables, not_run, *claim_tables(Records(plan, frame, ratios, units, found)))
 

@@ -10,6 +10,7 @@ from ssma.report.checks import chosen_by_test
 from ssma.report.gains import Gain, Pair, mean_gain, pair_of, relative_gain
 from ssma.report.labels import METRIC_NAMES, listing
 from ssma.report.paper_cells import Match, alike, candidates, match
+from ssma.report.sanity import predictor_cell
 from ssma.report.table import Cell, Table, table_id
 from ssma.report.units import Units
 from ssma.statistics.outcome import NotTestable
@@ -24,7 +25,8 @@ CAPTION = (
     "Table {number} of the paper ({name}, line {line} of its source): {title}.{baseline} Paper: as printed. Ours: "
     "mean ± sample standard deviation (number of fits), in the paper's unit. Difference: (ours - paper) / "
     "sqrt(s_p^2 / n_p + s_o^2 / n_o), in standard errors, with the standard deviations s, n_p the folds or runs of the "
-    "paper ({counts}) and n_o our splits (seeds where there is one split). {better} –: not run, or not in the paper."
+    "paper ({counts}) and n_o our splits (seeds where there is one split). {better} –: not run, or not in the paper. "
+    "Below a data set stand predictors that look at no graph, on the same splits."
 )
 RULE = (
     "Where several arms fit an entry, one with results goes first, then the one with the fewest departures from the "
@@ -109,8 +111,13 @@ def paired_entries(name: str) -> list[tuple[paper.Result, paper.Result]]:
     ]
 
 
-def results_table(table: Beside) -> Table:
-    """Returns the entries of a table: a row per data set and layer; paper, ours and difference per kind of arm."""
+def results_table(table: Beside, sanity: dict[str, dict[str, Any]] | None = None) -> Table:
+    """Returns the entries of a table: a row per data set and layer; paper, ours and difference per kind of arm.
+
+    Args:
+        table: The table.
+        sanity: What predictors that look at no graph reach, by label of the data set; a row below the layers each.
+    """
     source = table.source
     entries = [result for result in paper.results(source.name) if result.dataset]
     sides = sorted(dict.fromkeys(map(_side, entries)), key=lambda side: side != "baseline")
@@ -127,6 +134,7 @@ def results_table(table: Beside) -> Table:
                 texts += [text for text in here_said if text not in texts]
                 row += _three(entry, [texts.index(text) + 1 for text in here_said], table)
             rows.append(row)
+        rows += _predictors(dataset, table, sanity or {}, len(sides))
     columns = ["data set", "layer", *(f"{side}: {part}" for side in sides for part in ("paper", "ours", "difference"))]
     footnotes = [f"[{number}] {text}" for number, text in enumerate(texts, 1)] + [source.note] * bool(source.note)
     return Table(
@@ -195,6 +203,30 @@ def _behind(line: paper.Improvement) -> list[tuple[paper.Result, paper.Result]]:
     ]
 
 
+def _predictors(dataset: str, table: Beside, sanity: dict[str, dict[str, Any]], sides: int) -> list[list[Cell]]:
+    """Returns a row for each predictor of the data set that the arms beside the paper's entries are trained on."""
+    beside = [(entry, found.arm) for entry, found in table.cells.items() if entry.dataset == dataset]
+    if not beside or beside[0][1]["dataset"] not in sanity:
+        return []
+    entry, arm = beside[0]
+    record, empty = sanity[arm["dataset"]], Cell("–")
+    splits = {split for _, other in beside if other["dataset"] == arm["dataset"] for split in other["splits"]}
+    factor, decimals, _ = UNITS[entry.unit]
+
+    def spread(mean: float, std: float) -> str:
+        return _mean_and_std(factor * mean, factor * std, decimals)
+
+    return [
+        [Cell(_heading(entry)), Cell(name), empty, predictor_cell(record, name, splits, factor, spread)]
+        + [empty] * (3 * sides - 2)
+        for name in record["predictors"]
+    ]
+
+
+def _mean_and_std(mean: float, std: float, decimals: int) -> str:
+    return f"{mean:.{decimals}f}" + ("" if math.isnan(std) else f" ± {std:.{decimals}f}")
+
+
 def _three(entry: paper.Result | None, marks: list[int], table: Beside) -> list[Cell]:
     if entry is None:
         return [Cell("–"), Cell("–"), Cell("–")]
@@ -214,7 +246,7 @@ def _ours(entry: paper.Result, arm: dict[str, Any], table: Beside) -> tuple[Cell
     factor, decimals, _ = UNITS[entry.unit]
     mean, std = factor * float(row["mean"]), factor * float(row["std"])
     count = f"{row['n']}" if row["n"] == row["planned"] else f"{row['n']}/{row['planned']}"
-    text = f"{mean:.{decimals}f}" + ("" if math.isnan(std) else f" ± {std:.{decimals}f}") + f" ({count})"
+    text = f"{_mean_and_std(mean, std, decimals)} ({count})"
     text += " †" if arm["selection"] == "test" else ""
     ours = Cell(text, arm=name, numbers=(mean, None if math.isnan(std) else std, int(row["n"])))
     return ours, Cell(_difference(entry, mean, std, row), arm=name)

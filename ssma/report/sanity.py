@@ -1,5 +1,6 @@
 """What a number is worth: rows of predictors that look at no graph, and marks on networks that predict a constant."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,18 +54,34 @@ def sanity_rows(
 
 
 def _cell(record: dict[str, Any] | None, name: str, splits: set[int]) -> Cell:
-    import pandas
-
     if record is None or name not in record["predictors"]:
         return Cell("–")
+    metric = Metric(record["metric"], record["direction"])
+    return predictor_cell(record, name, splits, metric.factor, metric.spread)
+
+
+def predictor_cell(
+    record: dict[str, Any], name: str, splits: set[int], factor: float, spread: Callable[[float, float], str]
+) -> Cell:
+    """Returns what a predictor reaches on some splits.
+
+    Args:
+        record: Of the data set, as ``read_sanity`` returns it.
+        name: One of its predictors.
+        splits: The splits.
+        factor: From raw units to those of the table.
+        spread: Writes mean and sample standard deviation, both in raw units.
+    """
+    import pandas
+
     rows = [row for row in record["predictors"][name] if row["split"] in splits]
     values = pandas.Series([row["test"] for row in rows if row["test"] is not None], dtype=float)
     if values.empty:
         return Cell(f"undefined: {rows[0]['reason']}" if rows else "–")
-    metric, mean, std = Metric(record["metric"], record["direction"]), values.mean(), values.std(ddof=1)
+    mean, std = float(values.mean()), float(values.std(ddof=1))
     count = len(values) if len(values) == len(rows) else f"{len(values)}/{len(rows)}"
-    spread = None if pandas.isna(std) else float(std) * metric.factor
-    return Cell(f"{metric.spread(mean, std)} ({count})", numbers=(float(mean) * metric.factor, spread, len(values)))
+    numbers = (mean * factor, None if pandas.isna(std) else std * factor, len(values))
+    return Cell(f"{spread(mean, std)} ({count})", numbers=numbers)
 
 
 def constants(frame: "pandas.DataFrame") -> dict[str, Constants]:

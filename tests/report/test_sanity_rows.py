@@ -6,8 +6,10 @@ from ssma.errors import StudyError
 from ssma.report.build import build
 from ssma.report.checks import unequal_effort, unknown_constants
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
+from ssma.report.paper_tables import beside, results_table
 from ssma.report.sanity import constants, read_sanity
 from ssma.report.tables import comparison
+from ssma.report.units import units_of
 from ssma.study.records import read_record, write_record
 
 
@@ -94,3 +96,13 @@ def test_unequal_effort_is_said(fabric):
         f"{start} parameters (median) are 900 for sum; 1000 for ssma.",
         f"{start} fits ran on CPU for sum; GPU for ssma.",
     ]
+
+
+def test_the_paper_s_tables_have_them_too(study):
+    write_sanity(study, [0.6, 0.7, 0.8, 0.1])  # the arms use three splits
+    plan = read_plan(study)
+    found = beside(plan, units_of(collect(study)))["results_tu_zinc"]
+    rows = [[cell.text for cell in row] for row in results_table(found, read_sanity(study, plan)).rows]
+    (mine,) = [row for row in rows if row[1] == "majority class"]
+    assert mine == ["MUTAG (accuracy in %)", "majority class", "–", "70.00 ± 10.00 (3)", "–", "–", "–", "–"]
+    assert rows[rows.index(mine) - 1][0] == "MUTAG (accuracy in %)" and rows[rows.index(mine) + 1][0] != mine[0]
