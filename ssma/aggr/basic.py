@@ -1,11 +1,13 @@
 """Aggregations of one formula: sum, mean, product, median, variance-preserving sum, softmax."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.utils import degree, scatter, softmax
 
-from ssma.aggr.grouped import GroupedAggregation, group_mean, group_sizes
+from ssma.aggr.grouped import GroupedAggregation, group_mean, group_sizes, is_number
 
 
 class SumAggregation(GroupedAggregation):
@@ -81,6 +83,8 @@ class SoftmaxAggregation(GroupedAggregation):
 
     def __init__(self, t: float = 1.0, learn: bool = True) -> None:
         super().__init__()
+        if not is_number(t) or not math.isfinite(t):
+            raise ValueError(f"SoftmaxAggregation got t={t!r} but expected a finite number")
         self.initial_t = t
         self.learn = learn
         self.t = Parameter(torch.empty(()), requires_grad=learn)

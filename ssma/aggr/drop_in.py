@@ -22,7 +22,8 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
         conv = use_aggregation(GATConv(64, 8, heads=8), SSMAAggregation(in_channels=8, heads=8))
 
     The features are what the layer propagates and its ``message`` takes: the first argument ``*_j`` for the source, the
-    first ``*_i`` for the target (or, without one, the target's part of the former).
+    first ``*_i`` for the target (or, without one, the target's part of the former). They stand in the aggregation
+    during the call, so that a layer serves one thread at a time.
 
     Args:
         layer: A PyG `MessagePassing` layer, or a `GPSConv`, whose inner layer is meant. A `PNAConv` mixes several
@@ -42,7 +43,10 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
         )
     inner = layer.conv if isinstance(layer, GPSConv) else layer
     if not isinstance(inner, MessagePassing):
-        raise TypeError(f"use_aggregation got {type(inner).__name__} but expected a PyG MessagePassing layer")
+        raise TypeError(
+            f"use_aggregation got {type(inner).__name__} but expected a PyG MessagePassing layer; of a module that "
+            f"holds layers, give each layer"
+        )
     if type(inner).aggregate is not MessagePassing.aggregate:
         raise TypeError(f"use_aggregation got {type(inner).__name__}, which aggregates in its own way and ignores aggr")
     if isinstance(inner.aggr_module, DegreeScalerAggregation | MultiAggregation):
@@ -55,22 +59,19 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
     if not hasattr(inner, "shown_names"):
         names = [name for name in inspect.signature(inner.message).parameters if name.endswith(("_i", "_j"))]
         inner.shown_names = {side: [name[:-2] for name in names if name.endswith(side)] for side in ("_i", "_j")}
-        inner.register_propagate_forward_pre_hook(_show)
         inner.__class__ = _showing(type(inner))
     return layer
 
 
 @cache
 def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
-    """Returns a class of layers that show their features under `torch.compile` too, where PyG leaves out hooks.
+    """Returns a class of layers that show their features, also under `torch.compile`, where PyG leaves out hooks.
 
     It takes them back where a call ends, also by an exception, so that no later call can meet them.
     """
 
     def propagate(self: MessagePassing, edge_index: Any, size: Any = None, **propagated: Any) -> Tensor:
-        if torch.compiler.is_compiling():
-            _show(self, (edge_index, size, propagated))
-            return base.propagate(self, edge_index, size=size, **propagated)
+        _show(self, edge_index, propagated)
         try:
             return base.propagate(self, edge_index, size=size, **propagated)
         finally:
@@ -98,9 +99,8 @@ def _seeing(layer: MessagePassing) -> list[SSMAAggregation]:
     ]
 
 
-def _show(layer: MessagePassing, inputs: tuple[Any, Any, dict[str, Any]]) -> None:
+def _show(layer: MessagePassing, edge_index: Any, propagated: dict[str, Any]) -> None:
     """Hands what a layer propagates to its SSMA aggregations, for one call."""
-    edge_index, _, propagated = inputs
     if not _seeing(layer):
         return
     if is_sparse(edge_index):  # a transposed adjacency: rows are targets

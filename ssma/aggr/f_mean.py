@@ -1,12 +1,14 @@
 """The generalised f-mean, with a learned f and a learned inverse."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import Linear, ModuleList, Parameter
 from torch.nn.functional import mish
 from torch_geometric.utils import scatter
 
-from ssma.aggr.grouped import GroupedAggregation, apply_linear, group_mean, group_sizes
+from ssma.aggr.grouped import GroupedAggregation, apply_linear, group_mean, group_sizes, is_number
 
 WIDTHS = (1, 2, 2, 4)
 SCALE = 0.1  # of the first weight at the start: small arguments stay where the networks are nearly linear
@@ -38,8 +40,10 @@ class FMeanAggregation(GroupedAggregation):
 
     def __init__(self, inversion_weight: float = 1.0) -> None:
         super().__init__()
-        if not inversion_weight >= 0:
-            raise ValueError(f"FMeanAggregation got inversion_weight={inversion_weight} but expected 0 or more")
+        if not is_number(inversion_weight) or not 0 <= inversion_weight < math.inf:
+            raise ValueError(
+                f"FMeanAggregation got inversion_weight={inversion_weight!r} but expected a finite number, at least 0"
+            )
         self.inversion_weight = inversion_weight
         self.a = Parameter(torch.empty(()))
         self.b = Parameter(torch.empty(()))

@@ -29,7 +29,7 @@ class GroupedAggregation(Aggregation):
     def __init__(self, in_channels: int | None = None, heads: int = 1) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("heads", heads)):
-            if value is not None and (not isinstance(value, int) or value < 1):
+            if value is not None and not is_width(value):
                 raise ValueError(f"{type(self).__name__} got {name}={value!r} but expected a whole number, at least 1")
         self.in_channels = in_channels
         self.heads = heads
@@ -52,8 +52,10 @@ class GroupedAggregation(Aggregation):
             dim: Dimension of the messages.
 
         Raises:
-            ValueError: If the messages have another width than the aggregation, or another number than the index.
+            ValueError: If the messages are not floating point numbers, or have another width than the aggregation, or
+                another number than the index.
         """
+        check_floating(self, x)
         if ptr is not None:
             index = torch.arange(dim_size, device=x.device).repeat_interleave(ptr.diff(), output_size=x.size(dim))
         rows = x.movedim(dim, 0)
@@ -85,6 +87,22 @@ class GroupedAggregation(Aggregation):
     def __repr__(self) -> str:
         heads = "" if self.heads == 1 else f", heads={self.heads}"
         return f"{type(self).__name__}({'' if self.in_channels is None else self.in_channels}{heads})"
+
+
+def is_width(value: object) -> bool:
+    """Says whether a value is a whole number, at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def is_number(value: object) -> bool:
+    """Says whether a value is a real number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_floating(aggr: Aggregation, x: Tensor) -> None:
+    """Raises a `ValueError` for messages whose dtype would round or cut the result."""
+    if not x.is_floating_point():
+        raise ValueError(f"{type(aggr).__name__} got messages of {x.dtype} but expected floating point numbers")
 
 
 def fold_heads(x: Tensor, index: Tensor, dim_size: int, heads: int) -> tuple[Tensor, Tensor, int]:

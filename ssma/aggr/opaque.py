@@ -39,8 +39,9 @@ def opaque(
             return output
 
         @staticmethod
-        @torch.autograd.function.once_differentiable
         def backward(ctx: Any, grad: Tensor) -> tuple:
+            if torch.is_grad_enabled():
+                raise RuntimeError(f"{name} has no second derivatives; call backward or grad without create_graph")
             return gradients(ctx, grad.contiguous(), backward)
 
     operator = torch.library.custom_op(name, forward, mutates_args=())

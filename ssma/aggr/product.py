@@ -163,12 +163,20 @@ def _shapes(grad, slots, scale, near, matrix, root, gain, weight, real, logarith
 _product = opaque("ssma::compressed_product", _forward, _backward, _save, _gradients, _shape, _shapes)
 
 
-def headroom(channels: int) -> float:
-    """Returns a factor for the first slot of each block, after which the smallest products are above the floor.
+def headroom(largest: float | Tensor) -> float | Tensor:
+    """Returns a factor for the first slot of each block, after which the smallest products are above the floor, and
+    the largest below the ceiling.
 
-    A scaled slot has entries up to 1, so that a factor has a magnitude of at most channels + 1.
+    Args:
+        largest: What the magnitude of a factor of slots with entries up to 1 cannot exceed.
     """
-    return CEILING / (channels + 1) ** BLOCK
+    return CEILING / largest**BLOCK
+
+
+def largest_factor(matrix: Tensor, real: bool) -> Tensor:
+    """Returns the largest magnitude that rows with entries up to 1 have under ``matrix``, a scalar, at least 1."""
+    columns = (matrix if real else _as_complex(matrix)).abs().sum(0)
+    return columns.max().clamp(min=1)
 
 
 def chunks(slots: Tensor, weight: Tensor) -> list[slice]:

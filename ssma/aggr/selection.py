@@ -108,7 +108,7 @@ def _sums(weight: Tensor, message: Tensor, group: Tensor, sizes: Tensor) -> Tens
     kappa, count = weight.shape
     starts = (sizes.cumsum(0) - sizes) + torch.arange(kappa, device=group.device).unsqueeze(1) * count
     if group.device.type == "cpu" and bool((group[1:] >= group[:-1]).all()):  # sorted, as the batches of a study are
-        order = torch.arange(count)
+        order = torch.arange(count, device=group.device)
     else:
         order = group.argsort(stable=True)
         weight = weight[:, order]

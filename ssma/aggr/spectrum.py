@@ -11,22 +11,30 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 
 def kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Computes a table of constants once for each set of arguments; a compiler sees the computation itself.
+    """Computes a table of constants once for each set of arguments, of which the last is its device.
 
-    A table takes a score of small steps, which on a GPU last longer than the rest of a small call.
+    A table takes a score of small steps, which on a GPU last longer than the rest of a small call. Whoever records or
+    replaces the steps (a compiler, a dispatch mode such as that of fake tensors, a CUDA graph) sees the computation
+    itself, and nothing is kept of it.
     """
 
     @lru_cache(maxsize=64)
     def first(*arguments: Any) -> Tensor:
         with torch.inference_mode(False):  # or it could take part in no later training
-            return table(*arguments)
+            made = table(*arguments)
+        if made.is_cuda:
+            torch.cuda.current_stream(made.device).synchronize()  # other streams may read it next
+        return made
 
     @wraps(table)
     def again(*arguments: Any) -> Tensor:
-        return (table if torch.compiler.is_compiling() else first)(*arguments)
+        recorded = torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None
+        recorded = recorded or (arguments[-1].type == "cuda" and torch.cuda.is_current_stream_capturing())
+        return (table if recorded else first)(*arguments)
 
     return again
 

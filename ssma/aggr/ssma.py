@@ -9,8 +9,8 @@ from torch.nn import Linear, Parameter
 from torch.nn.functional import pad
 from torch_geometric.nn.aggr import Aggregation
 
-from ssma.aggr.grouped import apply_linear
-from ssma.aggr.product import BLOCK, compressed_product, headroom
+from ssma.aggr.grouped import apply_linear, check_floating, is_number, is_width
+from ssma.aggr.product import BLOCK, compressed_product, headroom, largest_factor
 from ssma.aggr.selection import attention_slots, random_slots
 from ssma.aggr.spectrum import kept, roots_of_unity, transform_matrix, transformed_map, transformed_weight
 
@@ -58,10 +58,10 @@ class SSMAAggregation(Aggregation):
     that of step 4 is applied to the compressor's weights.
 
     A node without messages gets a constant, the compressor applied to the unit impulse (the empty product; to ones
-    with ``mixing="product"``, to zeros with ``"sum"``). Results and gradients are finite for entries up to 1e30;
-    where a product of several factors is exactly zero its gradient is infinite, and 0 is taken. There are no second
-    derivatives. The inner part runs in float32 (float64 for float64 inputs); the result has the dtype of the
-    messages. It does not depend on the order of a node's messages, except in random selection where a node has more
+    with ``mixing="product"``, to zeros with ``"sum"``). Results are finite for entries up to 1e30, gradients up to
+    1e15; where a product of several factors is exactly zero its gradient is infinite, and 0 is taken. Second
+    derivatives are refused. The inner part runs in float32 (float64 for float64 inputs); the result has the dtype of
+    the messages. It does not depend on the order of a node's messages, except in random selection where a node has more
     than kappa.
 
     Attention scores see what the layer propagates, :math:`\mathrm{LeakyReLU}(a_k^\top h_i + b_k^\top h_j)`, when the
@@ -120,7 +120,7 @@ class SSMAAggregation(Aggregation):
     ) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("kappa", kappa), ("heads", heads)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not is_width(value):
                 raise ValueError(f"SSMAAggregation got {name}={value!r} but expected a whole number, at least 1")
         choices = (selection, compression_of, mixing, normalisation, slots_from)
         for (name, allowed), choice in zip(CHOICES.items(), choices, strict=True):
@@ -131,10 +131,20 @@ class SSMAAggregation(Aggregation):
                 f"SSMAAggregation got normalisation={normalisation!r} with mixing='sum', which has no product to "
                 f"normalise; leave normalisation at its default"
             )
-        if not 0 < compression <= 1:
-            raise ValueError(f"SSMAAggregation got compression={compression} but expected 0 < compression <= 1")
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"SSMAAggregation got temperature={temperature} but expected a finite number above 0")
+        if not is_number(compression) or not 0 < compression <= 1:
+            raise ValueError(f"SSMAAggregation got compression={compression!r} but expected 0 < compression <= 1")
+        if not is_number(temperature) or not 0 < temperature < math.inf:
+            raise ValueError(f"SSMAAggregation got temperature={temperature!r} but expected a finite number above 0")
+        if not isinstance(learn_affine, bool):
+            raise ValueError(f"SSMAAggregation got learn_affine={learn_affine!r} but expected True or False")
+        if attention_channels is None:
+            attention_channels = heads * in_channels
+        pair = attention_channels if isinstance(attention_channels, tuple | list) else (attention_channels,) * 2
+        if len(pair) != 2 or not all(is_width(width) for width in pair):
+            raise ValueError(
+                f"SSMAAggregation got attention_channels={attention_channels!r} but expected a whole number, at least "
+                f"1, or two of them"
+            )
         self.in_channels = in_channels
         self.kappa = kappa
         self.selection = selection
@@ -157,8 +167,7 @@ class SSMAAggregation(Aggregation):
         self.bias = Parameter(torch.empty(in_channels))
         self.affine_weight = Parameter(torch.empty(in_channels, self.m1, self.m2)) if learn_affine else None
         self.affine_bias = Parameter(torch.empty(self.m1, self.m2)) if learn_affine else None
-        widths = heads * in_channels if attention_channels is None else attention_channels
-        self.attention_channels = (widths, widths) if isinstance(widths, int) else tuple(widths)
+        self.attention_channels = tuple(pair)
         attends = selection == "attention"
         self.source_score, self.target_score = (
             Linear(width, heads * kappa) if attends else None for width in self.attention_channels
@@ -207,6 +216,7 @@ class SSMAAggregation(Aggregation):
             dim: Dimension of the messages, the first one.
         """
         features, self.node_features = self.node_features, None
+        check_floating(self, x)
         message = self._as_heads(x, dim)
         if ptr is not None:
             dim_size = ptr.numel() - 1
@@ -293,23 +303,26 @@ class SSMAAggregation(Aggregation):
         place, dtype = (slots.dtype, slots.device), slots.dtype
         largest = slots.detach().abs().amax(-1, keepdim=True).clamp_(min=1)
         present = filled.unsqueeze(-1) > _slot_numbers(self.kappa, slots.device)  # [kappa, R, 1]
+        transforms = self.mixing == "convolution"
+        closed_form = transforms and not self.learn_affine
+        if closed_form:
+            matrix, bound = -transform_matrix(self.in_channels, self.m2, *place), self.in_channels + 1
+        else:
+            arrays = torch.cat([self._affine(dtype), self._neutral(slots)])
+            matrix = transformed_map(arrays) if transforms else arrays.flatten(1)
+            bound = largest_factor(matrix.detach(), real=not transforms)
         if self.normalisation == "none":
             boost, root = 1.0, torch.ones_like(largest[0])
         else:
-            boost = _boost(self.kappa, self.in_channels, *place)
+            boost = headroom(bound) ** _starts_of_blocks(self.kappa, *place)
             root = filled.clamp(min=1).to(dtype).reciprocal_().unsqueeze(-1)
         scale = torch.where(present, boost / largest, 1)
         gain = (scale.log().sum(0) * root).neg_().exp_()
-        weight = self.weight.to(dtype)
-        transforms = self.mixing == "convolution"
-        if transforms and not self.learn_affine:
-            near = torch.where(present, roots_of_unity(self.m1, *place) * scale, 1)
-            matrix = -transform_matrix(self.in_channels, self.m2, *place)
-        else:
+        near = torch.where(present, roots_of_unity(self.m1, *place) * scale, 1) if closed_form else None
+        if not closed_form:
             present = present.to(dtype)
-            near, slots = None, torch.cat([slots, present, 1 - present], -1)
-            arrays = torch.cat([self._affine(dtype), self._neutral(slots)])
-            matrix = transformed_map(arrays) if transforms else arrays.flatten(1)
+            slots = torch.cat([slots, present, 1 - present], -1)
+        weight = self.weight.to(dtype)
         weight = transformed_weight(weight) if transforms else weight.flatten(1).t()
         return slots, scale, near, matrix, root, gain, weight, not transforms, self.normalisation == "log"
 
@@ -346,10 +359,9 @@ def _slot_numbers(kappa: int, device: torch.device) -> Tensor:
 
 
 @kept
-def _boost(kappa: int, channels: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Returns the scale of slots whose largest entry is 1, ``[kappa, 1, 1]``; the first of a block has headroom."""
-    first = _slot_numbers(kappa, device) % BLOCK == 0
-    return first.to(dtype) * (headroom(channels) - 1) + 1
+def _starts_of_blocks(kappa: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Returns 1 for the first slot of each block of factors, 0 for the others, ``[kappa, 1, 1]``."""
+    return (_slot_numbers(kappa, device) % BLOCK == 0).to(dtype)
 
 
 def _constant_affine(like: Tensor) -> Tensor:

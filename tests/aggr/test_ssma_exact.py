@@ -112,7 +112,7 @@ def compare(aggr, tolerance, dtype):
     for mine, theirs, other in zip(ours, wanted, moved, strict=True):
         assert (mine is None) == (theirs is None)
         if mine is not None:
-            assert relative(mine, theirs, floor) < max(tolerance, 30 * relative(other, theirs, floor))
+            assert relative(mine, theirs, floor) < max(tolerance, min(30 * relative(other, theirs, floor), 1e-3))
 
 
 def relative(ours, theirs, floor=1e-12):

@@ -1,0 +1,127 @@
+"""Where the operator ends: large learned maps, other modes of torch, second derivatives, arguments it refuses."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch_geometric.nn import GATConv, GCNConv, HeteroConv, SAGEConv
+
+from ssma.aggr import SSMAAggregation, make_aggregation, use_aggregation
+
+INDEX = torch.tensor([0, 0, 1, 1, 1, 3])
+
+
+def messages(width, dtype=torch.float32):
+    return torch.randn(6, width, dtype=dtype, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("factor", [1e-6, 8.0, 1e3, 1e6])
+@pytest.mark.parametrize("kappa", [3, 4, 7])
+def test_a_learned_map_of_any_size_stays_exact(kappa, factor):
+    torch.manual_seed(0)
+    aggr = SSMAAggregation(8, kappa, "random", learn_affine=True).eval()
+    with torch.no_grad():
+        aggr.affine_weight.add_(torch.randn_like(aggr.affine_weight)).mul_(factor)
+        aggr.affine_bias.mul_(factor)
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        x = messages(8, dtype=torch.float32).to(dtype).requires_grad_()
+        out = aggr.to(dtype)(x, INDEX, dim_size=4)
+        results.append((out.detach().double(), torch.autograd.grad(out.sum(), x)[0].double()))
+    for ours, exact in zip(*results, strict=True):
+        assert (ours - exact).norm() < 1e-4 * exact.norm()
+
+
+@pytest.mark.parametrize("fake_first", [True, False])
+def test_fake_tensors_leave_no_trace(fake_first):
+    width = 34 + fake_first  # a size that no other test has asked for tables of
+    aggr, real = SSMAAggregation(width, 3, "random"), messages(width)
+    expected = None if fake_first else aggr.eval()(real, INDEX, dim_size=4)
+    with FakeTensorMode():
+        assert SSMAAggregation(width, 3, "random")(torch.randn(6, width), torch.zeros(6).long(), dim_size=4).shape == (
+            4,
+            width,
+        )
+    out = aggr.eval()(real, INDEX, dim_size=4)
+    assert bool(out.isfinite().all())
+    assert expected is None or torch.equal(out, expected)
+
+
+def test_inference_first_and_training_afterwards():
+    aggr, x = SSMAAggregation(37, 3), messages(37).requires_grad_()
+    with torch.inference_mode():
+        first = aggr(x.detach(), INDEX, dim_size=4)
+    out = aggr(x, INDEX, dim_size=4)
+    out.sum().backward()
+    assert torch.equal(out.detach(), first.clone()) and bool(x.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("selection", ["attention", "random"])
+def test_second_derivatives_are_refused(selection):
+    x = messages(5).requires_grad_()
+    out = SSMAAggregation(5, 2, selection)(x, INDEX, dim_size=4)
+    with pytest.raises(RuntimeError, match="no second derivatives; call backward or grad without create_graph"):
+        torch.autograd.grad(out.sum(), x, create_graph=True)
+
+
+def test_slots_of_features_in_a_layer_are_the_states_before_attention():
+    """A node with one neighbour: all slots are that neighbour's state, whatever its attention weight."""
+    torch.manual_seed(0)
+    aggr = SSMAAggregation(3, 2, heads=2, slots_from="features").double()
+    conv = use_aggregation(GATConv(4, 3, heads=2, add_self_loops=False), aggr).double()
+    x, edge_index = messages(4, torch.float64)[:2], torch.tensor([[0], [1]])
+    state = conv.lin(x[:1])
+    alone = SSMAAggregation(3, 2, heads=2).double()
+    alone.load_state_dict(aggr.state_dict())
+    expected = alone(state, torch.tensor([0]), dim_size=1)[0] + conv.bias
+    torch.testing.assert_close(conv(x, edge_index)[1], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_every_layer_of_a_heterogeneous_model_is_its_own():
+    torch.manual_seed(0)
+    layers = {
+        ("a", "to", "b"): use_aggregation(SAGEConv((4, 5), 6), SSMAAggregation(4, 2, attention_channels=(4, 5))),
+        ("b", "to", "b"): use_aggregation(GCNConv(5, 6), SSMAAggregation(6, 2)),
+    }
+    x = {"a": messages(4), "b": messages(5)}
+    edges = {("a", "to", "b"): torch.tensor([[0, 1, 2], [1, 1, 0]]), ("b", "to", "b"): torch.tensor([[5, 4], [0, 2]])}
+    out = HeteroConv(layers)(x, edges)["b"]
+    one = layers["a", "to", "b"]((x["a"], x["b"]), edges["a", "to", "b"])
+    other = layers["b", "to", "b"](x["b"], edges["b", "to", "b"])
+    torch.testing.assert_close(out, one + other)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize("name", ["ssma", "mean"])
+def test_messages_that_are_no_floating_point_numbers_are_refused(name, dtype):
+    with pytest.raises(ValueError, match=f"Aggregation got messages of {dtype} but expected floating point numbers"):
+        make_aggregation(name, 3)(torch.ones(6, 3, dtype=dtype), INDEX, dim_size=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": "1"}, "temperature='1' but expected a finite number above 0"),
+        ({"temperature": None}, "temperature=None but expected a finite number above 0"),
+        ({"compression": "a"}, "compression='a' but expected 0 < compression <= 1"),
+        ({"learn_affine": "no"}, "learn_affine='no' but expected True or False"),
+        ({"attention_channels": (8,)}, r"attention_channels=\(8,\) but expected a whole number, at least 1, or two"),
+        ({"attention_channels": 0}, "attention_channels=0 but expected a whole number, at least 1, or two"),
+        ({"attention_channels": "8"}, "attention_channels='8' but expected a whole number, at least 1, or two"),
+    ],
+)
+def test_wrong_options_get_one_clear_sentence(options, message):
+    with pytest.raises(ValueError, match=message):
+        SSMAAggregation(8, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("lstm", {"in_channels": True}, "in_channels=True but expected a whole number, at least 1"),
+        ("softmax", {"t": float("nan")}, "t=nan but expected a finite number"),
+        ("fmean", {"inversion_weight": float("inf")}, "inversion_weight=inf but expected a finite number, at least 0"),
+    ],
+)
+def test_wrong_options_of_others_too(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        make_aggregation(name, **{"in_channels": 4} | options)
