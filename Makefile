@@ -23,6 +23,7 @@ bench: .venv/ready
 	@$(BIN)/ssma bench aggr
 	@$(BIN)/ssma bench data
 	@$(BIN)/ssma bench fit
+	@$(BIN)/ssma bench runtime
 
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=/path/to/python3.11")'

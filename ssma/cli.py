@@ -102,6 +102,7 @@ def _add_bench(commands: Any) -> None:
         ("aggr", "Time SSMA against the paper's formulation and against other layers."),
         ("data", "Time an epoch of batches against PyG's loader."),
         ("fit", "Time an epoch of whole fits against the same networks in plain PyG."),
+        ("runtime", "Time layers beside the paper's times, and how SSMA's time and memory grow."),
     ):
         bench = benches.add_parser(what, help=text, description=text)
         bench.set_defaults(run=_bench, what=what)
@@ -119,7 +120,7 @@ def _add_bench(commands: Any) -> None:
         if what != "data":
             bench.add_argument("--memory-share", type=_share, default=0.6, help="of the free memory, for one call")
             bench.add_argument("--time-cap", type=_positive, default=60, metavar="SECONDS", help="for one call")
-        if what != "aggr":
+        if what in ("data", "fit"):
             bench.add_argument(
                 "--mirror", type=Path, default=os.environ.get("SSMA_DATA_MIRROR"), metavar="FOLDER",
                 help="raw data sets (SSMA_DATA_MIRROR by default); random graphs stand in for those that are not there",
@@ -367,7 +368,7 @@ def _data_stats(options: argparse.Namespace) -> int:
 
 def _bench(options: argparse.Namespace) -> int:
     with _imports():
-        from ssma.bench.command import bench_aggr, bench_data, bench_fit
+        from ssma.bench.command import bench_aggr, bench_data, bench_fit, bench_runtime
         from ssma.bench.measure import Limits
     budget = options.budget or (1 if options.quick else 10)
     shared = (options.out, options.device, options.threads, options.quick)
@@ -376,7 +377,7 @@ def _bench(options: argparse.Namespace) -> int:
     else:
         limits = Limits(options.memory_share, options.time_cap, budget)
         more = [options.mirror] if options.what == "fit" else []
-        {"aggr": bench_aggr, "fit": bench_fit}[options.what](*shared, limits, *more)
+        {"aggr": bench_aggr, "fit": bench_fit, "runtime": bench_runtime}[options.what](*shared, limits, *more)
     print(f"benchmark: {options.out / options.what}.md")
     return 0
 

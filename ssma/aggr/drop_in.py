@@ -59,6 +59,7 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
     if not hasattr(inner, "shown_names"):
         names = [name for name in inspect.signature(inner.message).parameters if name.endswith(("_i", "_j"))]
         inner.shown_names = {side: [name[:-2] for name in names if name.endswith(side)] for side in ("_i", "_j")}
+        inner.register_propagate_forward_pre_hook(_before)
         inner.__class__ = _showing(type(inner))
     return layer
 
@@ -71,7 +72,8 @@ def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
     """
 
     def propagate(self: MessagePassing, edge_index: Any, size: Any = None, **propagated: Any) -> Tensor:
-        _show(self, edge_index, propagated)
+        if torch.compiler.is_compiling():
+            _show(self, edge_index, propagated)
         try:
             return base.propagate(self, edge_index, size=size, **propagated)
         finally:
@@ -97,6 +99,11 @@ def _seeing(layer: MessagePassing) -> list[SSMAAggregation]:
         for module in layer.aggr_module.modules()
         if isinstance(module, SSMAAggregation) and (module.selection == "attention" or module.slots_from == "features")
     ]
+
+
+def _before(layer: MessagePassing, inputs: tuple[Any, Any, dict[str, Any]]) -> None:
+    """A hook, since explainers replace a layer's ``propagate`` and with it the class's own."""
+    _show(layer, inputs[0], inputs[2])
 
 
 def _show(layer: MessagePassing, edge_index: Any, propagated: dict[str, Any]) -> None:

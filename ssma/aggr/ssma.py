@@ -1,7 +1,7 @@
 """Sequential Signal Mixing Aggregation."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch.nn import Linear, Parameter
 from torch.nn.functional import pad
 from torch_geometric.nn.aggr import Aggregation
 
+from ssma.aggr.affine import compare_maps
 from ssma.aggr.grouped import apply_linear, check_floating, is_number, is_width
 from ssma.aggr.product import BLOCK, compressed_product, headroom, largest_factor
 from ssma.aggr.selection import attention_slots, random_slots
@@ -336,6 +337,13 @@ class SSMAAggregation(Aggregation):
         if self.affine_weight is not None:
             return torch.cat([self.affine_weight, self.affine_bias.unsqueeze(0)]).to(dtype)
         return _constant_affine(self.weight.new_empty(self.in_channels, self.m1, self.m2, dtype=dtype))
+
+    def summary(self) -> dict[str, Any]:
+        """Returns how far the learned affine map is from the constant one (:func:`ssma.aggr.affine.compare_maps`);
+        nothing if it is not learned."""
+        if not self.learn_affine:
+            return {}
+        return {"affine": compare_maps(_constant_affine(self.affine_weight), self._affine(self.affine_weight.dtype))}
 
     def _neutral(self, like: Tensor) -> Tensor:
         """Returns the array that changes no product, ``[1, m1, m2]``."""

@@ -16,6 +16,8 @@ from ssma.bench.data import DATA_QUICK, DataGrid, run_data
 from ssma.bench.fit import FIT_QUICK, FitGrid, run_fit_bench
 from ssma.bench.machine import machine
 from ssma.bench.measure import Limits
+from ssma.bench.runtime import RUNTIME_QUICK, RuntimeGrid, run_runtime
+from ssma.bench.runtime_page import RUNTIME_COLUMNS, runtime_page
 from ssma.errors import StudyError
 from ssma.study.records import write_atomic
 
@@ -81,6 +83,23 @@ def bench_fit(out: Path, device: str, threads: int | None, quick: bool, limits: 
         frame = _measured(cells, count, out / "fit.csv", columns, lambda row: what.format(**row))
     images = _images(figures.draw_fit(frame, out))
     write_atomic(out / "fit.md", tables.fit_page(frame, machine(devices), images).encode())
+
+
+def bench_runtime(out: Path, device: str, threads: int | None, quick: bool, limits: Limits) -> None:
+    """Writes ``runtime.md``, ``runtime.csv`` and the figures to ``out``, like :func:`bench_aggr`.
+
+    Args:
+        out: A folder.
+        device: As in :func:`bench_aggr`.
+        threads: Threads of torch, all cores by default.
+        quick: Take small graphs and three small points of each curve.
+        limits: What is not measured of the curves because it would take too much.
+    """
+    devices, grid = _start(device, threads), RUNTIME_QUICK if quick else RuntimeGrid()
+    cells, count = run_runtime(grid, devices, limits), len(grid) * len(devices)
+    frame = _measured(cells, count, out / "runtime.csv", RUNTIME_COLUMNS, _what)
+    images = _images(figures.draw_runtime(frame, out))
+    write_atomic(out / "runtime.md", runtime_page(frame, machine(devices), images).encode())
 
 
 def _start(device: str, threads: int | None) -> list[torch.device]:

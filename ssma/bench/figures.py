@@ -6,6 +6,7 @@ import matplotlib
 import pandas as pd
 import seaborn
 
+from ssma.bench.runtime_page import RUNTIME_CELL, SIZES
 from ssma.bench.tables import DATA_CELL, FIT_CELL, summary
 from ssma.report.figures import STYLE, save
 
@@ -48,6 +49,40 @@ def draw_fit(frame: pd.DataFrame, folder: Path) -> list[Path]:
         grid.set_titles("{row_name}").set_axis_labels("", "s per epoch (log scale)")
         paths += save(grid.figure, folder, f"fit-{device}")
     return paths
+
+
+def draw_runtime(frame: pd.DataFrame, folder: Path) -> list[Path]:
+    """Writes a figure of the layers and one of the growth for each device, as PNG and PDF; returns the paths."""
+    _set_up()
+    whole = summary(frame[frame["seconds"].notna()], RUNTIME_CELL).assign(ms=lambda part: 1000 * part["seconds"])
+    paths = []
+    for device, mine in whole.groupby("device", sort=False):
+        grid = seaborn.catplot(
+            mine[mine["part"] == "layers"], kind="bar", x="ms", y="method", col="graph", hue="pass",
+            palette="colorblind", height=3.6, aspect=1.0,
+        )  # fmt: skip
+        grid.set(xscale="log").set_titles("{col_name}").set_axis_labels("ms (log scale)", "")
+        paths += save(grid.figure, folder, f"runtime-layers-{device}")
+        paths += save(_growth(mine[mine["part"] == "growth"]), folder, f"runtime-growth-{device}")
+    return paths
+
+
+def _growth(part: pd.DataFrame) -> matplotlib.figure.Figure:
+    """Returns time and memory over each size: columns are sizes, rows are quantities."""
+    part = part.assign(MB=part["bytes"] / 1e6, size=[line[line["varied"]] for _, line in part.iterrows()])
+    long = part.melt(["varied", "size", "method"], ["ms", "MB"], var_name="quantity")
+    grid = seaborn.relplot(
+        long, x="size", y="value", row="quantity", col="varied", hue="method", style="method", kind="line",
+        markers=True, palette="colorblind", height=2.2, aspect=1.1, facet_kws={"sharex": "col", "sharey": "row"},
+    )  # fmt: skip
+    grid.set(xscale="log", yscale="log").set_titles("")
+    for (quantity, varied), ax in grid.axes_dict.items():
+        sizes = sorted(part.loc[part["varied"] == varied, "size"].unique())
+        ax.set_xticks(sizes, [f"{size / 1000:g}k" if size >= 1000 else f"{size:g}" for size in sizes])
+        ax.minorticks_off()
+        ax.set_xlabel(SIZES[varied])
+        ax.set_ylabel(f"{quantity} (log scale)")
+    return grid.figure
 
 
 def _set_up() -> None:

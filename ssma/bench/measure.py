@@ -25,14 +25,14 @@ class Work:
 class Measured:
     """What a call took at some size."""
 
-    nodes: int
+    size: float
     bytes: int
     seconds: float
 
-    def scaled(self, nodes: int) -> "Measured":
-        """Returns the forecast for another number of nodes: linear in it."""
-        factor = nodes / self.nodes
-        return Measured(nodes, round(self.bytes * factor), self.seconds * factor)
+    def scaled(self, size: float) -> "Measured":
+        """Returns the forecast for another size: linear in it."""
+        factor = size / self.size
+        return Measured(size, round(self.bytes * factor), self.seconds * factor)
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,11 @@ def available_bytes(device: torch.device) -> int:
 
 
 def measure(
-    works: dict[str, Work], nodes: int, device: torch.device, budget: float, least: int = 3
+    works: dict[str, Work], size: float, device: torch.device, budget: float, least: int = 3
 ) -> dict[str, tuple[Measured, list[float]]]:
     """Returns memory (a pass of its own), median and every repeat of each call."""
     if not works:
         return {}
     memory = {name: peak_bytes(work, device) for name, work in works.items()}
     times = interleaved(works, device, budget, least)
-    return {name: (Measured(nodes, memory[name], median(times[name])), times[name]) for name in works}
+    return {name: (Measured(size, memory[name], median(times[name])), times[name]) for name in works}

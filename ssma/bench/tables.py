@@ -54,7 +54,7 @@ def page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -> st
     """Returns ``aggr.md``."""
     lines = ["# Benchmark of the operator", "", *(f"- {name}: {text}" for name, text in machine.items())]
     lines += [
-        f"- repeats and order: medians of at least {_repeats(frame)} repeats after one warm-up, the methods "
+        f"- repeats and order: medians of at least {repeats(frame)} repeats after one warm-up, the methods "
         "of a cell in turns; in brackets the fastest and the slowest repeat. `aggr.csv` has every repeat",
         "- graphs: random, four edges per node on average, sorted by target; no self-loops; float32",
         "- memory: the peak of tensor memory in a call beyond its inputs, gradients included, in a pass of its own",
@@ -113,7 +113,7 @@ def _page(
     numbers: str, figures: list[str],
 ) -> str:  # fmt: skip
     notes = [
-        f"repeats and order: medians of at least {_repeats(frame, cell)} repeats after one warm-up, the two in turns; "
+        f"repeats and order: medians of at least {repeats(frame, cell)} repeats after one warm-up, the two in turns; "
         f"in brackets the fastest and the slowest repeat. `{numbers}` has every repeat",
         *notes,
     ]
@@ -132,7 +132,7 @@ def _compared(pair: pd.DataFrame, scale: int) -> list[str]:
     """Returns ours, PyG's, their ratio and the repeats; ``scale`` units are a second."""
     ours, pyg = pair.loc["package"], pair.loc["PyG"]
     ratio = f"{pyg['seconds'] / ours['seconds']:.1f}" if pyg["n"] else ""
-    return [_time(ours, scale), _time(pyg, scale), ratio, f"{ours['n']}"]
+    return [time_text(ours, scale), time_text(pyg, scale), ratio, f"{ours['n']}"]
 
 
 def _tables(frame: pd.DataFrame) -> "Iterator[Table]":
@@ -153,8 +153,8 @@ def _operator(whole: pd.DataFrame, gains: pd.DataFrame, name: str) -> Table:
         ours, paper = by_method.loc["SSMA"], by_method.loc["paper"]
         gain = gains[(gains["d"] == d) & (gains["kappa"] == kappa) & (gains["nodes"] == nodes)]
         pair = [f"{gain[what].iloc[0]:.1f}" if len(gain) else "" for what in ("time", "memory")]
-        texts = [str(d), str(kappa), f"{nodes:,}", _time(ours), _time(paper), pair[0], _megabytes(ours)]
-        rows.append([Cell(text) for text in [*texts, _megabytes(paper), pair[1], f"{ours['n']}"]])
+        texts = [str(d), str(kappa), f"{nodes:,}", time_text(ours), time_text(paper), pair[0], megabytes(ours)]
+        rows.append([Cell(text) for text in [*texts, megabytes(paper), pair[1], f"{ours['n']}"]])
     columns = ["d", "κ", "nodes", "SSMA, ms", "paper, ms", "ratio", "SSMA, MB", "paper, MB", "ratio", "repeats"]
     notes = [
         f"{what.capitalize()}, paper / SSMA, over {len(gains)} cells: geometric mean "
@@ -172,8 +172,8 @@ def _layers(whole: pd.DataFrame, name: str) -> Table:
         ours = cell.set_index("method").loc["GCN + SSMA", "seconds"]
         for _, line in cell.iterrows():
             ratio = "" if np.isnan(ours / line["seconds"]) else f"{ours / line['seconds']:.2f}"
-            rows.append([Cell(text) for text in (str(d), f"{nodes:,}", line["method"], _time(line), ratio,
-                                                 _megabytes(line), str(line["n"]))])  # fmt: skip
+            rows.append([Cell(text) for text in (str(d), f"{nodes:,}", line["method"], time_text(line), ratio,
+                                                 megabytes(line), str(line["n"]))])  # fmt: skip
     columns = ["d", "nodes", "layer", "ms", "GCN + SSMA takes × this", "MB", "repeats"]
     return Table(f"layers-{name}", f"**Layers side by side, {name}** (SSMA: attention slots, κ = 4)", columns, rows)
 
@@ -210,23 +210,26 @@ def _with_product(times: pd.DataFrame) -> pd.DataFrame:
 def _draw(whole: pd.DataFrame, frame: pd.DataFrame) -> Table:
     edges = frame.loc[frame["part"] == "draw", "edges"].max()
     rows = [
-        [Cell(text) for text in (f"{line['nodes']:,}", f"{edges:,}", line["method"], _time(line), str(line["n"]))]
+        [Cell(text) for text in (f"{line['nodes']:,}", f"{edges:,}", line["method"], time_text(line), str(line["n"]))]
         for _, line in whole.iterrows()
     ]
     caption = "**Random selection on one large graph** with skewed degrees (κ = 4, 64 channels, forward)"
     return Table("draw", caption, ["nodes", "edges", "what", "ms", "repeats"], rows)
 
 
-def _repeats(frame: pd.DataFrame, cell: list[str] = CELL) -> int:
+def repeats(frame: pd.DataFrame, cell: list[str] = CELL) -> int:
+    """Returns the fewest repeats of what was run."""
     counts = summary(frame, cell)["n"]
     return int(counts[counts > 0].min())
 
 
-def _time(line: pd.Series, scale: int = 1000) -> str:
+def time_text(line: pd.Series, scale: int = 1000) -> str:
+    """Returns a summary line's median with its range, or why it was not run; ``scale`` units are a second."""
     if not line["n"]:
         return line["reason"]
     return f"{scale * line['seconds']:.3g} ({scale * line['low']:.3g}..{scale * line['high']:.3g})"
 
 
-def _megabytes(line: pd.Series) -> str:
+def megabytes(line: pd.Series) -> str:
+    """Returns a summary line's peak memory, empty where none is known."""
     return "" if pd.isna(line["bytes"]) else f"{line['bytes'] / 1e6:.3g}"

@@ -22,6 +22,7 @@ from ssma.data.splits import PARTS
 from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
+from ssma.fit.summaries import module_summaries
 from ssma.fit.training import Task, Training
 from ssma.layers.network import Network, describe, walk_steps
 from ssma.layers.width import count_parameters, hidden_channels
@@ -74,7 +75,7 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     card = prepared.card
     empty = dict.fromkeys(
         ("best_epoch", "epochs", "train", "validation", "test", "history", "hidden_channels", "parameters", "model",
-         "seconds", "seconds_per_step", "peak_memory_mb")
+         "modules", "seconds", "seconds_per_step", "peak_memory_mb")
     )  # fmt: skip
     record = empty | {
         "kind": "fit",
@@ -112,12 +113,13 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     status, reason = training.run(_Saver(checkpoint))
-    scores = dict.fromkeys(parts)
+    scores, modules = dict.fromkeys(parts), None
     if status == "ok":
         network.load_state_dict(training.best["state"])
         for name, batches in parts.items():
             found = evaluate(network, batches.epoch(), task.loss, task.metric)
             scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}
+        modules = module_summaries(network)
     seconds = sum(training.history["seconds"])
     return scores | {
         "status": status,
@@ -128,6 +130,7 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
         "hidden_channels": width,
         "parameters": count_parameters(network),
         "model": describe(network),
+        "modules": modules,
         "seconds": seconds,
         "seconds_per_step": seconds / max(training.steps, 1),
         "peak_memory_mb": _peak_memory(device),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
 from ssma.report import checks, figures, selection_bias
+from ssma.report.affine import affine_caption, affine_data, affine_figure, affine_table
 from ssma.report.arms import arms
 from ssma.report.axes import axis_table
 from ssma.report.claims import claim_tables
@@ -69,11 +70,15 @@ def _section(
 ) -> Section:
     ranking = rank(plan, name, frame)
     tables = [comparison(plan, name, frame, sanity), paired(plan, name, frame, ratios)]
-    tables.append(axis_table(plan, name, frame, ratios))
+    tables += [axis_table(plan, name, frame, ratios), affine_table(plan, name, frame)]
     drawn = [(name, figures.draw(plan, name, frame), figures.caption(plan, name))]
     if ranking:
         tables.append(ranks_table(name, ranking))
         drawn.append((f"{name}-ranks", diagram(plan, name, ranking), diagram_caption(ranking)))
+    if maps := affine_figure(plan, name, frame):
+        drawn.append((f"{name}-map", maps, affine_caption()))
+        numbers = affine_data(plan, name, frame).to_csv(index=False)
+        write_atomic(out / "figures" / f"{name}-map.csv", numbers.encode())
     pictures = [Picture(figures.save(figure, out / "figures", stem)[0], text) for stem, figure, text in drawn if figure]
     return Section(name, plan["ablations"][name]["title"], [table for table in tables if table], pictures)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
+from ssma.report.affine import without_pictures
 from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_atomic
@@ -42,7 +43,8 @@ def collect(results: Results) -> "pandas.DataFrame":
     have ``failed`` and its reason; a trial that ended before its first fit has one row without a split; and an ``ok``
     fit whose test metric is not finite counts as ``diverged``. A fit whose record was changed or cut short is
     ``failed``, and its reason names the file. ``constant`` says whether all test predictions of a fit are the same;
-    it is unknown in records that older code made.
+    it is unknown in records that older code made. Where modules left summaries in the records of evaluation fits, a
+    column ``modules`` holds them as JSON; those of an arm's first fit with the pictures of learned affine maps.
 
     Raises:
         StudyError: If there is no plan, or an arm's own record was changed or cut short; names the file.
@@ -135,6 +137,8 @@ def _from_fit(fit: dict[str, Any]) -> dict[str, Any]:
     for part in ("train", "validation", "test"):
         row[part] = _finite((fit.get(part) or {}).get(fit["metric"]))
     row["constant"] = (fit.get("test") or {}).get("constant")
+    if fit.get("modules"):
+        row["modules"] = fit["modules"]
     if row["status"] == "ok" and row["test"] is None:
         row |= {"status": "diverged", "reason": f"the test {fit['metric']} is not a finite number"}
     return row
@@ -151,6 +155,7 @@ def _tuning_rows(chosen: dict[str, Any], fit_row) -> list[dict[str, Any]]:
         base |= _hyperparameters(trial["hyperparameters"])
         for split, fit_id in trial["fits"].items():
             rows.append(base | {"split": int(split)} | fit_row(fit_id))
+            rows[-1].pop("modules", None)
         if not trial["fits"]:
             status = "failed" if trial["state"] == "failed" else "missing"
             rows.append(base | {"status": status, "reason": trial.get("reason")})
@@ -172,6 +177,8 @@ def _evaluation_rows(arm: dict[str, Any], chosen: dict[str, Any], evaluation: di
         row["trial"] = (chosen.get("chosen_trial") or {}).get(split)
         row |= _hyperparameters((evaluation.get("chosen") or chosen.get("chosen") or {}).get(split) or {})
         rows.append(row | ({"seed": made[key]["seed"]} | fit_row(made[key]["id"]) if key in made else absent))
+    for row in [row for row in rows if "modules" in row][1:]:
+        row["modules"] = without_pictures(row["modules"])
     return rows
 
 

@@ -9,10 +9,19 @@ from ssma.study.paths import Results
 from ssma.study.records import read_record
 
 # Seconds of a training step with its share of validation, on one core of an AMD EPYC: a constant per layer, and a rate
-# per node, layer and channel. Least squares over 713 records of the default study and of MUTAG, most within a factor of
-# two; only an order of magnitude on other machines. "sum" stands for all aggregators but those below.
-STEP_SECONDS = {"sum": (1.0e-3, 1.9e-8), "ssma": (5.6e-3, 1.2e-7)}
+# per node, layer and channel; that of SSMA is for 4 slots and grows as kappa (kappa + 1), as its arrays do. Least
+# squares over logarithms of the fastest epoch of each setting: the cores were shared, and fits of one setting differed
+# by up to six times. "sum": 405 fits of gcn and gin with sum, mean or max in 31 settings, of which 211 fits were made
+# before the last change of SSMA; "ssma": 187 fits of gcn and gin in 41 settings. Estimate over fastest epoch, 10% and
+# 90% quantiles over settings: 0.64 and 1.36, 0.55 and 1.37; over the mean epoch of each fit, on the shared cores: 0.25
+# and 1.05, 0.26 and 0.75. "sum" stands for all aggregators but those below, of which only SSMA was measured.
+STEP_SECONDS = {"sum": (7.3e-4, 2.2e-8), "ssma": (1.1e-3, 4.8e-7)}
 AS_SLOW_AS_SSMA = {"ssma", "lstm", "gru", "pna", "fmean", "deepsets"}
+TYPICAL_KAPPA = 4
+# Seconds of a layer over those of gcn and gin: medians of 27 fits with SSMA, 3 to 6 a layer, over that of 8 of gcn and
+# gin, on nine data sets. They spread by a factor of three about the median; those of gps by more, as its attention is
+# quadratic in the largest graph (on PROTEINS 16 times the median). Other aggregators were not measured in these layers.
+LAYER_FACTOR = {"gine": 1.4, "gat": 1.2, "gatv2": 1.2, "resgated": 1.0, "pna": 6.7, "gps": 5.0}
 TYPICAL_WIDTH = 64
 JOB_SECONDS = 7.0  # start-up of an arm's two jobs: Python, torch, PyG, MLflow
 OFFICIAL_SHARE = 0.8  # of the graphs that train where there is an official split: 0.70 to 0.83
@@ -106,7 +115,9 @@ def _reference(arm: dict[str, Any], dataset: dict[str, Any], results: Results) -
     batch = min(training["batch_size"], graphs)
     constant, rate = STEP_SECONDS["ssma" if arm["aggregator"] in AS_SLOW_AS_SSMA else "sum"]
     width = model["hidden_channels"] or TYPICAL_WIDTH
-    step = model["num_layers"] * (constant + rate * batch * nodes * width)
+    kappa = arm["settings"]["aggregator"].get("kappa", TYPICAL_KAPPA)
+    rate *= kappa * (kappa + 1) / (TYPICAL_KAPPA * (TYPICAL_KAPPA + 1))
+    step = model["num_layers"] * LAYER_FACTOR.get(arm["layer"], 1.0) * (constant + rate * batch * nodes * width)
     if "parts" in dataset["spec"]:
         share = 1  # every part has nodes to train on, or nearly
     else:

@@ -8,7 +8,7 @@ import pytest
 import ssma
 from ssma.errors import StudyError
 from ssma.study.config import Study, load_study, parse_study
-from ssma.study.cost import plan_cost
+from ssma.study.cost import _reference, plan_cost
 from ssma.study.ids import canonical_json, code_fingerprint, digest, seed_from
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
@@ -268,6 +268,23 @@ def test_a_plan_costs_what_its_arms_cost(tmp_path):
     assert cost.fits == cost.trials * 3 + 24 * 10
     assert cost.unknown == ()
     assert plan_cost(plan_of(datasets={"x": {"source": "tu"}}), Results(tmp_path)).unknown == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("label", "layer_seconds"),  # of a batch of 32 graphs with 17.9 nodes of width 64, times the factor of the layer
+    [
+        ("MUTAG / gcn / sum", 7.3e-4 + 2.2e-8 * 32 * 17.9 * 64),
+        ("MUTAG / gat / sum", 1.2 * (7.3e-4 + 2.2e-8 * 32 * 17.9 * 64)),
+        ("MUTAG / gcn / ssma (kappa=2 selection=random)", 1.1e-3 + 4.8e-7 * 6 / 20 * 32 * 17.9 * 64),
+        ("MUTAG / gat / ssma (kappa=3 selection=random)", 1.2 * (1.1e-3 + 4.8e-7 * 12 / 20 * 32 * 17.9 * 64)),
+    ],
+)
+def test_a_fit_costs_by_layer_aggregator_and_slots(tmp_path, label, layer_seconds):
+    plan = plan_of(training={"max_epochs": 10, "batch_size": 32}, model={"num_layers": 3})
+    arm = named_arm(plan, label)
+    steps = round(188 * 0.8 / 32)  # of eight in ten folds
+    cost = _reference(arm, plan["datasets"]["MUTAG"], Results(tmp_path))
+    assert cost == pytest.approx(10 * steps * 3 * layer_seconds)
 
 
 def test_thousands_of_arms_are_planned_in_seconds_and_without_torch():

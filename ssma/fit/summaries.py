@@ -1,0 +1,29 @@
+"""What modules of a trained network tell the record of a fit."""
+
+from typing import Any
+
+from torch import nn
+
+from ssma.study.ids import canonical_json
+
+
+def module_summaries(network: nn.Module) -> dict[str, dict[str, Any]]:
+    """Returns the ``summary()`` of every module that has this method, by the module's name; empty ones are left out.
+
+    Raises:
+        ValueError: If a summary is no dict, or holds what JSON cannot, which NaN and infinity are.
+    """
+    found = {}
+    for name, module in network.named_modules():
+        if not hasattr(module, "summary"):
+            continue
+        summary, who = module.summary(), f"summary() of {name} ({type(module).__name__})"
+        if not isinstance(summary, dict):
+            raise ValueError(f"{who} returned {summary!r} but expected a dict")
+        try:
+            canonical_json(summary)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{who} cannot be recorded ({error}); use finite numbers, texts, lists, dicts") from error
+        if summary:
+            found[name] = summary
+    return found
