@@ -94,7 +94,7 @@ def test_an_explainer_may_come_and_go():
     layer = use_aggregation(GCNConv(8, 8), SSMAAggregation(8)).eval()
     expected = layer(X, EDGES)
     layer.explain = True
-    layer._edge_mask, layer._loop_mask, layer._apply_sigmoid = torch.ones(7), torch.zeros(7, dtype=torch.bool), False
+    layer._edge_mask, layer._loop_mask, layer._apply_sigmoid = torch.ones(7), torch.ones(7, dtype=torch.bool), False
     torch.testing.assert_close(layer(X, EDGES), expected)
     layer.explain = None
     torch.testing.assert_close(layer(X, EDGES), expected)
