@@ -39,6 +39,8 @@ class Ablation(Strict):
 
     title: str | None = None
     """Heading in the report."""
+    claim: str | None = None
+    """What the paper says of it, with the section; the report shows it beside what was found."""
     axes: Annotated[dict[str, Values], Field(min_length=1)]
     """Setting -> values, e.g. `ssma.kappa: [2, 3, 4]`; `aggregator` is a setting too."""
     fixed: dict[str, Any] = {}

@@ -37,5 +37,9 @@ class Results:
     def search(self, search_id: str) -> Path:
         return self.root / "search" / f"{search_id}.journal"
 
+    @property
+    def fits(self) -> Path:
+        return self.root / "fits"
+
     def fit(self, fit_id: str) -> Path:
-        return self.root / "fits" / fit_id[:2] / f"{fit_id}.json"
+        return self.fits / fit_id[:2] / f"{fit_id}.json"
