@@ -37,8 +37,8 @@ class Line:
 def lines_of(plan: dict[str, Any], ablation: str, encoding: Encoding, panel: list[dict[str, Any]]) -> list[Line]:
     """Returns the baselines of the cells of one panel, which share data set and layer.
 
-    These are the cells that no other axis acts on; and the baselines of the study (`ssma.study.part.baselines`), unless
-    the ablation itself has the baseline's aggregator.
+    These are the cells that no other axis acts on, and the baseline: of the study (`ssma.study.part.baselines`), or
+    where aggregators stand side by side their own.
     """
     place = (panel[0]["dataset"], panel[0]["layer"])
     here = [cell for cell in encoding.across if (cell["dataset"], cell["layer"]) == place]
@@ -46,6 +46,8 @@ def lines_of(plan: dict[str, Any], ablation: str, encoding: Encoding, panel: lis
     found = [Line(cell["point"]["aggregator"], None, dict.fromkeys(everywhere, cell["arm"])) for cell in here]
     name = baseline_name(place[1])
     if name in plan["ablations"][ablation]["axes"].get("aggregator", []):
+        if encoding.x == "aggregator" and not encoding.hue:
+            found += [Line(name, None, dict.fromkeys(everywhere, cell["arm"])) for cell in panel if _has(cell, name)]
         return found
     known, by_level = baselines(plan, ablation), {}
     for cell in panel:
@@ -60,13 +62,17 @@ def lines_of(plan: dict[str, Any], ablation: str, encoding: Encoding, panel: lis
     return found
 
 
+def _has(cell: dict[str, Any], aggregator: str) -> bool:
+    return cell["point"]["aggregator"] == aggregator
+
+
 def arm_text(arm: dict[str, Any], result: "pandas.Series") -> str:
     """Returns what is said of an arm when one points at it: value, number of fits, label and id."""
     if not result["n"]:
         value = result["reason"] or "missing"
     else:
         value = Metric(result["metric"], result["direction"]).spread(result["mean"], result["std"])
-    return f"{value}\nn = {result['n']} of {result['planned']} fits\n{arm['label']}\n{arm['id']}"
+    return f"{value}; n = {result['n']} of {result['planned']} fits; {arm['label']}; {arm['id']}"
 
 
 def data_csv(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> str:
@@ -117,11 +123,12 @@ def caption(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> s
     known = baselines(plan, ablation)
     names = {cell["point"]["aggregator"] for cell in encoding.across}
     names |= {baseline_name(cell["layer"]) for cell in encoding.cells if cell["arm"] in known}
+    beside = encoding.hue or encoding.x != "aggregator"
     parts = [
         f"{layout.title}. Faint points: one per fit, in the order of the splits; {shape}: mean ± sample standard "
         "deviation over paired units, the numbers of the table."
     ]
-    if names and not names & set(encoding.axes.get("aggregator", [])):
+    if names and not (beside and names & set(encoding.axes.get("aggregator", []))):
         parts.append(f"Dashed: {listing(sorted(names))}, with the same network and training, and its deviation.")
     parts.append("Each panel has its own vertical scale.")
     parts.append(spread_over(plan, layout.cells, layout.datasets, metrics_of(frame)))

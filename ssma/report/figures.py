@@ -113,7 +113,7 @@ def _panel(
     ax.set_xlim(min(places) - 0.55 * encoding.gap, max(places) + 0.55 * encoding.gap)
     ax.margins(y=0.12)
     ax.xaxis.grid(False)
-    if not summary.loc[[cell["arm"] for cell in cells], "n"].any():
+    if not ax.lines and not ax.collections:
         ax.set_yticks([])
 
 

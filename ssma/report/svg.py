@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 TIP = "tip:"
 """What the group id of an artist starts with that has a tooltip; the text of it follows."""
-REFERENCE = re.compile(r"url\(#([^)]+)\)")
+REFERENCE = re.compile(r"#([A-Za-z][^\s)\"]*)(?=[)\"])")
 
 
 def inline_svg(figure: "Figure", name: str) -> str:
@@ -31,10 +31,13 @@ def inline_svg(figure: "Figure", name: str) -> str:
     for parent in root.iter():
         for child in [child for child in parent if child.tag.endswith("}metadata")]:
             parent.remove(child)
+    used = set(REFERENCE.findall(buffer.getvalue()))
     for element in root.iter():
+        _give_tooltip(element)
+        if element.get("id") not in used:
+            element.attrib.pop("id", None)
         element.tag = _local(element.tag)
         element.attrib = {_local(key): _prefixed(key, value, prefix) for key, value in element.attrib.items()}
-        _give_tooltip(element, prefix)
     root.attrib.update(role="img", style=f"max-width: {root.attrib.pop('width')}")
     del root.attrib["height"]
     return ElementTree.tostring(root, encoding="unicode")
@@ -48,15 +51,14 @@ def _prefixed(key: str, value: str, prefix: str) -> str:
     """Returns the value of an attribute with the prefix in front of the id that it is or refers to."""
     if key == "id":
         return f"{prefix}-{value}"
-    if _local(key) == "href" and value.startswith("#"):
-        return f"#{prefix}-{value[1:]}"
-    return REFERENCE.sub(rf"url(#{prefix}-\1)", value)
+    if _local(key) == "href":
+        return value.replace("#", f"#{prefix}-", 1)
+    return value.replace("url(#", f"url(#{prefix}-")
 
 
-def _give_tooltip(element: ElementTree.Element, prefix: str) -> None:
-    start, name = f"{prefix}-{TIP}", element.get("id", "")
-    if name.startswith(start):
-        del element.attrib["id"]
+def _give_tooltip(element: ElementTree.Element) -> None:
+    name = element.get("id", "")
+    if name.startswith(TIP):
         title = ElementTree.Element("title")
-        title.text = name.removeprefix(start)
+        title.text = name.removeprefix(TIP)
         element.insert(0, title)
