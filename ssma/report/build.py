@@ -48,16 +48,17 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
 
     Raises:
         StudyError: If there is no plan or no such ablation, a record is broken, or the frame does not know an arm of
-            the plan.
+            the plan; if the results are a report and ``out`` is another folder or one ablation is asked for.
     """
-    plan = read_plan(results)
+    plan, in_place = read_plan(results), results.root.resolve() == out.resolve()
+    if results.frame.exists() and not results.fits.exists() and (ablation or not in_place):
+        told = "is a report without the records of fits, which can be made again whole and in its own folder only"
+        raise StudyError(f"{results.root}: {told}; give --out {results.root}, or the plan in the results folder")
     if ablation:
         named(plan["ablations"], ablation, "ablation")
         plan = part(plan, ablation)
-    use_frame = results.frame.exists() and not (ablation and results.fits.exists())
-    frame = read_frame(results.frame) if use_frame else collect(results, plan)
-    if use_frame and ablation:
-        frame = frame[frame["arm"].isin([arm["id"] for arm in plan["arms"]])]
+    known = results.frame.exists() and not ablation
+    frame = read_frame(results.frame) if known else collect(results, plan)
     unknown = {arm["id"] for arm in plan["arms"]} - set(frame["arm"])
     if unknown:
         raise StudyError(f"{results.frame}: has no rows of arm {min(unknown)!r}; the plan is newer, collect again")
@@ -71,7 +72,7 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     write_frame(frame, out / "records.parquet")
     html = page(results, plan, frame, sections, all_arms, papers, _warnings(results, plan, frame, sanity, sections))
     write_atomic(out / "index.html", html.encode())
-    if results.root.resolve() == out.resolve():
+    if in_place:
         return
     keep(results, plan, Results(out))
     for arm in plan["arms"]:

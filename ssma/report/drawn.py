@@ -16,7 +16,7 @@ from ssma.study.part import baseline_name, baselines
 if TYPE_CHECKING:
     import pandas
 
-LEVELS = ("mean", "std", "low", "high")
+LEVELS, COUNTS = ("mean", "std", "low", "high"), ("units", "fits", "planned", "reason")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,19 @@ def data_csv(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> 
             point = {"aggregator": of["aggregator"]}
             values = _values({"point": point}, entry["axes"])
             rows.append([of["dataset"], of["layer"], f"baseline {of['aggregator']}", *values, *_numbers(arm, summary)])
-    header = ["dataset", "layer", "what", *entry["axes"], "arm", "metric", *LEVELS, "units", "fits", "planned", "reason"]
+    header = [
+        "dataset",
+        "layer",
+        "what",
+        *entry["axes"],
+        "arm",
+        "metric",
+        *LEVELS,
+        "units",
+        "fits",
+        "planned",
+        "reason",
+    ]
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows([header, *dict.fromkeys(map(tuple, rows))])
     return buffer.getvalue()

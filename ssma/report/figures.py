@@ -208,8 +208,8 @@ def _legend(figure: "Figure", encoding: Encoding, lines: list[str]) -> None:
         handles.append(Line2D([], [], ls=line, label=value_text(value), **style))
     handles += [Line2D([], [], color=INK, lw=1.2, ls=DASHES, label=f"{name} (baseline)") for name in lines]
     columns = max(1, min(len(handles), int(figure.get_figwidth() / 1.3)))
+    title = setting(encoding.hue) if encoding.hue else None
     legend = figure.legend(
-        handles=handles, title=setting(encoding.hue) if encoding.hue else None, loc="outside upper left", ncols=columns, frameon=False,
-        alignment="left",
-    )  # fmt: skip
+        handles=handles, title=title, loc="outside upper left", ncols=columns, frameon=False, alignment="left"
+    )
     legend.get_title().set_color(INK)

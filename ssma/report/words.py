@@ -105,9 +105,7 @@ class _Reader:
         return Difference(float(differences.mean()), interval)
 
 
-def words(
-    plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame", ratios: dict[str, float | None]
-) -> Words:
+def words(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame", ratios: dict[str, float | None]) -> Words:
     """Returns what the records say of an ablation: the best setting of each data set and layer, its paired difference
     to the baseline with the corrected 95% interval, how values compare pair by pair, and the course along an axis.
 
@@ -166,7 +164,7 @@ def _place(
         text += f"; no {name} arm with the same network and training is in the study"
     if len(reader.axes) == 1 and "aggregator" not in reader.axes and len(arms) > 1:
         first = next(iter(arms))
-        for arm in (run if len(arms) == 2 else [best]):
+        for arm in run if len(arms) == 2 else [best]:
             if arm != first:
                 against = reader.difference(arm, first, dataset).text(metric)
                 text += f"; {point_text(arms[arm])} against {point_text(arms[first])} {against}"
@@ -237,7 +235,9 @@ def _courses(table: Table, reader: _Reader) -> list[str]:
         if cells["95% interval"] == "–":
             sentences.append(f"{change}.")
             continue
-        text = f"{change} {cells['95% interval']}; means {cells['means']}; trend {cells['trend']}; best at {cells['best']}"
+        text = (
+            f"{change} {cells['95% interval']}; means {cells['means']}; trend {cells['trend']}; best at {cells['best']}"
+        )
         text += f", smallest within one standard error of it {cells['smallest within 1 SE']}"
         loses = cells["it loses"]
         sentences.append(f"{text}{f' (it loses {loses})' if loses != '–' else ''}.")

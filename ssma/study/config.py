@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from ssma.errors import StudyError
 from ssma.study.datasets import AnyDataset, Splits
@@ -19,6 +19,9 @@ from ssma.study.settings import (
     Strict,
     TrainingSettings,
 )
+
+RULES = ("all", "collect", "evaluate", "prepare", "report", "store", "tune")
+"""The workflow's own rules: an ablation becomes a rule of its name beside them."""
 
 Values = Annotated[list[Any], Field(min_length=1)]
 
@@ -131,6 +134,13 @@ class Study(Strict):
     report: Report = Report()
     data: Data = Data()
     track: Track = Track()
+
+    @field_validator("ablations")
+    @classmethod
+    def _are_no_rules(cls, ablations: dict[str, Ablation]) -> dict[str, Ablation]:
+        if taken := [name for name in ablations if name in RULES]:
+            raise ValueError(f"rename {', '.join(taken)}: the workflow has a rule of this name")
+        return ablations
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -80,7 +80,7 @@ for name in PLAN["ablations"]:
         params:
             plan=PLAN_FILE,
             ablation=name,
-            out=f"{REPORT}/ablations/{name}",
+            out=lambda wildcards, output: os.path.dirname(output[0]),
             content=digest(part(PLAN, name)),
             code=code_fingerprint(),
         shell:
