@@ -70,7 +70,8 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     for table in [*(table for section in sections for table in section.tables), all_arms, *papers.all_tables]:
         _write_table(table, out / "tables")
     write_frame(frame, out / "records.parquet")
-    html = page(results, plan, frame, sections, all_arms, papers, _warnings(results, plan, frame, sanity, sections))
+    warnings, with_arms = _warnings(results, plan, frame, sanity, sections), not in_place or (out / "arms").is_dir()
+    html = page(results, plan, frame, sections, all_arms, papers, warnings, with_arms)
     write_atomic(out / "index.html", html.encode())
     if in_place:
         return

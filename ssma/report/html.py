@@ -57,8 +57,9 @@ def page(
     arms: Table,
     papers: BesidePaper,
     warnings: list[str],
+    arm_pages: bool = True,
 ) -> str:
-    """Returns the page as HTML. Files beside it (tables, figures, records) are linked by relative paths."""
+    """Returns the page as HTML. Files beside it (tables, figures, records, arms' pages if any) are linked."""
     from jinja2 import Environment
 
     from ssma.report.template import PAGE
@@ -77,6 +78,7 @@ def page(
         table_id=table_id,
         warnings=warnings,
         example=example,
+        arm_pages=arm_pages,
     )
 
 

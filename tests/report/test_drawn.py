@@ -1,6 +1,7 @@
 import csv
 import io
 import re
+import shutil
 
 import pytest
 
@@ -129,6 +130,11 @@ def test_a_report_makes_itself_again_from_what_it_keeps(study, tmp_path):
     build(kept, out)
     again = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     assert {path.name for path in first if first[path] != again.get(path)} == set()
+
+    assert 'href="arms/MUTAG-gcn-sum.html"' in (out / "index.html").read_text()
+    shutil.rmtree(out / "arms")
+    build(kept, out)
+    assert 'href="arms/' not in (out / "index.html").read_text() and not (out / "arms").exists()
 
 
 def test_one_ablation_alone_is_a_report_of_its_arms_and_their_baselines(study, tmp_path):
