@@ -53,7 +53,8 @@ PAGE = (
 {% for cell in row %}
 <td{% if cell.text == "missing" or cell.text.startswith("failed") %} class="failed"{% endif %}>
 {%- if cell.arm and not anchors %}<a href="#{{ cell.arm }}" title="arm {{ cell.arm }}">{% endif %}
-{%- if anchors and loop.first and arm_pages %}<a href="arms/{{ cell.text }}.html" title="what stands behind it">{% endif %}
+{%- if anchors and loop.first and arm_pages %}
+<a href="arms/{{ cell.text }}.html" title="what stands behind it">{% endif %}
 {%- if cell.link %}<a href="#{{ cell.link }}">{% endif %}
 {%- if cell.bold %}<b>{{ cell.text }}</b>{% else %}{{ cell.text }}{% endif %}
 {%- if cell.link or (cell.arm and not anchors) or (anchors and loop.first and arm_pages) %}</a>{% endif %}
