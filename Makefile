@@ -4,11 +4,16 @@ CORES ?= all
 STUDY ?= config.yaml
 BIN := .venv/bin
 
-.PHONY: study test ui bench clean
+.PHONY: study figures test ui bench clean
 
 study: .venv/ready
 	@test -f $(STUDY) || { echo "STUDY=$(STUDY): there is no such file" >&2; exit 2; }
 	@$(BIN)/snakemake --cores $(CORES) --quiet rules --configfile $(STUDY)
+
+figures: .venv/ready
+	@for frame in reports/*/records.parquet; do \
+		$(BIN)/ssma report $$(dirname $$frame)/plan.json --out $$(dirname $$frame) || exit 1; \
+	done
 
 test: .venv/ready
 	@$(BIN)/ruff check .

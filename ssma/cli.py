@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     command("collect", _collect, "Gather all records in one table (parquet).", "plan")
     reporter = command("report", _report, "Make the page, tables and figures from whatever records exist.", "plan")
     reporter.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to put them")
+    reporter.add_argument("--ablation", metavar="NAME", help="report this ablation alone")
     command("track", _track, "Fill the MLflow store from the records.", "plan")
     command("status", _status, "Say how far a study is.", "plan").add_argument(
         "--out", type=Path, help="the report's folder"
@@ -246,7 +247,7 @@ def _report(options: argparse.Namespace) -> int:
     from ssma.report.build import build
 
     read_record(options.plan)
-    build(Results(options.plan.parent), options.out)
+    build(Results(options.plan.parent), options.out, options.ablation)
     print(f"report: {options.out / 'index.html'}")
     return 0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
-from ssma.report import checks, figures, selection_bias
+from ssma.report import checks, drawn, figures, selection_bias
 from ssma.report.affine import affine_caption, affine_data, affine_figure, affine_table
 from ssma.report.arms import arms
 from ssma.report.axes import axis_table
@@ -12,39 +12,59 @@ from ssma.report.claims import claim_tables
 from ssma.report.evidence import Records
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 from ssma.report.html import BesidePaper, Picture, Section, arm_page, page
+from ssma.report.kept import keep, test_train_ratio
 from ssma.report.paired import paired
 from ssma.report.paper_tables import beside, improvement_table, results_table
 from ssma.report.ranking import diagram, diagram_caption, rank, ranks_table
 from ssma.report.sanity import read_sanity
 from ssma.report.show import describe_arm
 from ssma.report.statistics import summarise
+from ssma.report.svg import inline_svg
 from ssma.report.table import Table
 from ssma.report.tables import comparison
 from ssma.report.theory import theory
 from ssma.report.units import units_of
+from ssma.report.words import words
 from ssma.study.ids import code_fingerprint
+from ssma.study.lookup import named
+from ssma.study.part import part
 from ssma.study.paths import Results
-from ssma.study.records import read_record, write_atomic
+from ssma.study.records import write_atomic
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
 
-def build(results: Results, out: Path) -> None:
-    """Writes ``index.html``, ``arms/``, ``tables/``, ``figures/`` and ``records.parquet`` to ``out``.
+def build(results: Results, out: Path, ablation: str | None = None) -> None:
+    """Writes ``index.html``, ``arms/``, ``tables/``, ``figures/``, ``records.parquet`` and what it takes to make them
+    again (`keep`) to ``out``.
 
     Reads the frame at ``results.frame``, or collects the records if there is none. Works with whatever there is: a
-    study half done, all failed, or only planned.
+    study half done, all failed, or only planned; and a report's own folder, where the pages of arms stay as they are.
+
+    Args:
+        results: The results.
+        out: Where to write.
+        ablation: Report this one alone. Its records are collected anew, where there are any.
 
     Raises:
-        StudyError: If there is no plan, a record is broken, or the frame does not know an arm of the plan.
+        StudyError: If there is no plan or no such ablation, a record is broken, or the frame does not know an arm of
+            the plan; if the results are a report and ``out`` is another folder or one ablation is asked for.
     """
-    plan = read_plan(results)
-    frame = read_frame(results.frame) if results.frame.exists() else collect(results)
+    plan, in_place = read_plan(results), results.root.resolve() == out.resolve()
+    if results.frame.exists() and not results.fits.exists() and (ablation or not in_place):
+        told = "is a report without the records of fits, which can be made again whole and in its own folder only"
+        raise StudyError(f"{results.root}: {told}; give --out {results.root}, or the plan in the results folder")
+    if ablation:
+        named(plan["ablations"], ablation, "ablation")
+        plan = part(plan, ablation)
+    known = results.frame.exists() and not ablation
+    frame = read_frame(results.frame) if known else collect(results, plan)
     unknown = {arm["id"] for arm in plan["arms"]} - set(frame["arm"])
     if unknown:
         raise StudyError(f"{results.frame}: has no rows of arm {min(unknown)!r}; the plan is newer, collect again")
-    ratios = {label: _test_train_ratio(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
+    ratios = {label: test_train_ratio(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
     sanity = read_sanity(results, plan)
     sections = [_section(plan, name, frame, ratios, sanity, out) for name in plan["ablations"]]
     sections.append(_selection_bias(plan, frame, out))
@@ -52,12 +72,16 @@ def build(results: Results, out: Path) -> None:
     for table in [*(table for section in sections for table in section.tables), all_arms, *papers.all_tables]:
         _write_table(table, out / "tables")
     write_frame(frame, out / "records.parquet")
-    warnings, shown = _warnings(results, plan, frame, sanity, sections), theory(results, plan, out / "figures")
-    html = page(results, plan, frame, sections, all_arms, papers, warnings, shown)
+    warnings, with_arms = _warnings(results, plan, frame, sanity, sections), not in_place or (out / "arms").is_dir()
+    shown = theory(results, plan, out / "figures")
+    html = page(results, plan, frame, sections, all_arms, papers, warnings, shown, with_arms)
+    write_atomic(out / "index.html", html.encode())
+    if in_place:
+        return
+    keep(results, plan, Results(out))
     for arm in plan["arms"]:
         text = describe_arm(results, plan, arm)
         write_atomic(out / "arms" / f"{arm['id']}.html", arm_page(arm["label"], text).encode())
-    write_atomic(out / "index.html", html.encode())
 
 
 def _section(
@@ -71,16 +95,25 @@ def _section(
     ranking = rank(plan, name, frame)
     tables = [comparison(plan, name, frame, sanity), paired(plan, name, frame, ratios)]
     tables += [axis_table(plan, name, frame, ratios), affine_table(plan, name, frame)]
-    drawn = [(name, figures.draw(plan, name, frame), figures.caption(plan, name))]
+    data, text = drawn.data_csv(plan, name, frame), drawn.caption(plan, name, frame)
+    pictures = [_picture(figures.draw(plan, name, frame), out, name, text, data)]
+    if maps := affine_figure(plan, name, frame):
+        numbers = affine_data(plan, name, frame).to_csv(index=False)
+        pictures.append(_picture(maps, out, f"{name}-map", affine_caption(), numbers))
     if ranking:
         tables.append(ranks_table(name, ranking))
-        drawn.append((f"{name}-ranks", diagram(plan, name, ranking), diagram_caption(ranking)))
-    if maps := affine_figure(plan, name, frame):
-        drawn.append((f"{name}-map", maps, affine_caption()))
-        numbers = affine_data(plan, name, frame).to_csv(index=False)
-        write_atomic(out / "figures" / f"{name}-map.csv", numbers.encode())
-    pictures = [Picture(figures.save(figure, out / "figures", stem)[0], text) for stem, figure, text in drawn if figure]
-    return Section(name, plan["ablations"][name]["title"], [table for table in tables if table], pictures)
+        if figure := diagram(plan, name, ranking):
+            pictures.append(_picture(figure, out, f"{name}-ranks", diagram_caption(ranking), tables[-1].csv()))
+    found = words(plan, name, frame, ratios)
+    return Section(name, plan["ablations"][name]["title"], [table for table in tables if table], pictures, found)
+
+
+def _picture(figure: "Figure", out: Path, name: str, caption: str, data: str) -> Picture:
+    """Writes a figure (PNG, PDF) with the data behind it (CSV), and returns it for the page."""
+    svg = inline_svg(figure, name)
+    figures.save(figure, out / "figures", name)
+    write_atomic(out / "figures" / f"{name}.csv", data.encode())
+    return Picture(name, svg, caption)
 
 
 def _beside_paper(
@@ -100,10 +133,9 @@ def _beside_paper(
 def _selection_bias(plan: dict[str, Any], frame: "pandas.DataFrame", out: Path) -> Section:
     name, found = selection_bias.NAME, selection_bias.biases(frame)
     figure = selection_bias.draw(plan, frame, found)
-    pictures = []
-    if figure:
-        pictures = [Picture(figures.save(figure, out / "figures", name)[0], selection_bias.caption(plan, found))]
-    return Section(name, "Selection bias", [selection_bias.table(plan, frame, found)], pictures)
+    table, caption = selection_bias.table(plan, frame, found), selection_bias.caption(plan, found)
+    pictures = [_picture(figure, out, name, caption, table.csv())] if figure else []
+    return Section(name, "Selection bias", [table], pictures)
 
 
 def _warnings(
@@ -121,15 +153,6 @@ def _warnings(
         if any(note.startswith(checks.UNEQUAL) for note in section.tables[0].notes):
             lines.append(f"Arms of “{section.title}” were not treated alike: see the lines under its table.")
     return lines
-
-
-def _test_train_ratio(results: Results, dataset_id: str) -> float | None:
-    """n_test / n_train, averaged over the splits of a data set; None if it is not prepared."""
-    path = results.data(dataset_id) / "splits.json"
-    if not path.exists():
-        return None
-    ratios = [len(split["test"]) / len(split["train"]) for split in read_record(path)["splits"]]
-    return sum(ratios) / len(ratios)
 
 
 def _write_table(table: Table, folder: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from ssma.report.labels import point_text
+from ssma.report.labels import acts, point_text
 from ssma.study.ids import canonical_json
 
 Colour = tuple[float, float, float]
@@ -24,6 +24,9 @@ class Encoding:
     log: bool
     places: dict[str, float]
     colours: dict[str, Colour]
+    cells: list[dict[str, Any]]
+    across: list[dict[str, Any]]
+    """Cells that no other axis acts on, as a sum beside `ssma.kappa`: a line across the panel."""
 
     @property
     def numeric(self) -> bool:
@@ -67,7 +70,7 @@ def encode(plan: dict[str, Any], ablation: str) -> Encoding:
     A numeric axis goes along x before a categorical one, and of equals the one with more values; the next is told by
     colour and marker; others make rows. An aggregator has the same colour in every figure of a study.
     """
-    axes = plan["ablations"][ablation]["axes"]
+    axes, cells, across = _grid(plan["ablations"][ablation])
     x, *others = sorted(axes, key=lambda key: (not is_numeric(axes[key]), -len(axes[key])))
     hue, rest = (others[0] if others else None), others[1:]
     values = axes[x]
@@ -76,7 +79,27 @@ def encode(plan: dict[str, Any], ablation: str) -> Encoding:
         places = {canonical_json(value): math.log10(value) if log else float(value) for value in values}
     else:
         places = {canonical_json(value): float(place) for place, value in enumerate(values)}
-    return Encoding(axes, x, hue, rest, log, places, _colours(plan, ablation, hue))
+    return Encoding(axes, x, hue, rest, log, places, _colours(plan, axes, cells, hue), cells, across)
+
+
+def _grid(entry: dict[str, Any]) -> tuple[dict[str, list], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Returns the axes and cells to be laid out, and the cells of aggregators on which no other axis acts."""
+    axes = entry["axes"]
+    others = axes.keys() - {"aggregator"}
+    left_out = [name for name in axes.get("aggregator", []) if others and not any(acts(key, name) for key in others)]
+    kept = [name for name in axes.get("aggregator", []) if name not in left_out]
+    if not left_out or not kept:
+        return axes, entry["cells"], []
+    axes = {key: kept if key == "aggregator" else values for key, values in axes.items()}
+    if len(kept) == 1:
+        del axes["aggregator"]
+    cells, across = [], {}
+    for cell in entry["cells"]:
+        if cell["point"]["aggregator"] in kept:
+            cells.append(cell)
+        else:
+            across.setdefault((cell["dataset"], cell["layer"], cell["arm"]), cell)
+    return axes, cells, list(across.values())
 
 
 def is_numeric(values: list[Any]) -> bool:
@@ -101,17 +124,18 @@ def aggregator_colours(plan: dict[str, Any]) -> dict[str, Colour]:
     return dict(zip(names, palette, strict=True))
 
 
-def _colours(plan: dict[str, Any], ablation: str, hue: str | None) -> dict[str, Colour]:
+def _colours(
+    plan: dict[str, Any], axes: dict[str, list], cells: list[dict[str, Any]], hue: str | None
+) -> dict[str, Colour]:
     import seaborn
 
     fixed = {canonical_json(name): colour for name, colour in aggregator_colours(plan).items()}
-    axes = plan["ablations"][ablation]["axes"]
     if hue == "aggregator" or (hue is None and "aggregator" in axes):
         return fixed
     if hue:
         values = axes[hue]  # the yellow end of the map is too pale on white
         shades = seaborn.color_palette("viridis", len(values) + 1)[: len(values)]
         return dict(zip(map(canonical_json, values), shades, strict=True))
-    ids = {cell["arm"] for cell in plan["ablations"][ablation]["cells"]}
+    ids = {cell["arm"] for cell in cells}
     used = {arm["aggregator"] for arm in plan["arms"] if arm["id"] in ids}
     return {"": fixed[canonical_json(used.pop())] if len(used) == 1 else (0.3, 0.3, 0.3)}

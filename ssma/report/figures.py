@@ -6,9 +6,11 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ssma.report.drawn import Line, arm_text, lines_of, notes
 from ssma.report.encoding import MARKERS, Encoding, encode
-from ssma.report.labels import Metric, listing, metrics_of, point_text, setting, value_text
+from ssma.report.labels import Metric, metrics_of, setting, value_text
 from ssma.report.statistics import summarise
+from ssma.report.svg import TIP
 from ssma.study.records import write_atomic
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, FAINT = "0.25", "0.5"
+INK, FAINT, DASHES = "0.25", "0.5", (0, (4, 2))
 STYLE = {
     "font.size": 9, "axes.titlesize": 9.5, "axes.labelsize": 9, "axes.edgecolor": "0.7", "grid.color": "0.9",
     "xtick.bottom": True, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK, "pdf.fonttype": 42,
@@ -31,32 +33,40 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    cells, encoding = plan["ablations"][ablation]["cells"], encode(plan, ablation)
+    encoding, arms = encode(plan, ablation), {arm["id"]: arm for arm in plan["arms"]}
+    cells = encoding.cells
     datasets = [label for label in plan["datasets"] if any(cell["dataset"] == label for cell in cells)]
     keys = list(dict.fromkeys(map(encoding.row, cells)))
     summary, metrics = summarise(frame), metrics_of(frame)
     ok = frame[(frame["stage"] == "evaluate") & (frame["status"] == "ok")].sort_values(["split", "repeat"])
-    seaborn.set_theme(style="whitegrid", context="paper", rc=STYLE)
     width = _panel_width(encoding)
     size = (0.8 + width * len(datasets), 0.8 + 2.3 * len(keys))
+    seaborn.set_theme(style="whitegrid", context="paper", rc=STYLE | _font_sizes(size[0]))
     figure, grid = pyplot.subplots(
         len(keys), len(datasets), figsize=size, squeeze=False, sharex=True, layout="constrained"
     )
+    drawn: list[Line] = []
     same = len({metrics.get(dataset) for dataset in datasets}) == 1
     for column, dataset in enumerate(datasets):
         for row, key in enumerate(keys):
             ax = grid[row][column]
             panel = [cell for cell in cells if cell["dataset"] == dataset and encoding.row(cell) == key]
-            _panel(ax, panel, encoding, summary, ok)
+            if panel:
+                lines = lines_of(plan, ablation, encoding, panel)
+                drawn += lines
+                _lines(ax, lines, panel, encoding, summary, arms)
+                _panel(ax, panel, encoding, summary, ok, arms)
+            else:
+                ax.set_axis_off()
             ax.set_title(f"{dataset} · {key}", loc="left", color=INK)
             if dataset in metrics and (column == 0 or not same):
                 ax.set_ylabel(f"test {metrics[dataset].title} {metrics[dataset].arrow}")
         grid[-1][column].set_xlabel(setting(encoding.x) + (" (log scale)" if encoding.log else ""))
     _ticks(figure, grid, encoding, width)
-    if encoding.hue:
-        _legend(figure, encoding)
-    if notes := _notes(plan, cells, summary):
-        text = textwrap.fill(notes, int(size[0] * 16))
+    if encoding.hue or drawn:
+        _legend(figure, encoding, sorted({line.name for line in drawn}))
+    if text := notes(plan, cells, summary):
+        text = textwrap.fill(text, int(size[0] * 16))
         figure.supxlabel(text, x=0.01, ha="left", fontsize=7.5, color=INK)
     seaborn.despine(figure, left=True)
     return figure
@@ -76,34 +86,69 @@ def save(figure: "Figure", folder: Path, name: str) -> list[Path]:
     return paths
 
 
-def caption(plan: dict[str, Any], ablation: str) -> str:
-    """Returns what the figure shows, in words."""
-    encoding = encode(plan, ablation)
-    shape = "line and band" if encoding.numeric and not encoding.hue else "large marker and bar"
-    return (
-        f"{plan['ablations'][ablation]['title'].rstrip('.')}. Faint points: one per fit, in the order of the splits; "
-        f"{shape}: mean ± sample standard deviation, the numbers of the table. Each panel has its own vertical scale."
+def _font_sizes(width: float) -> dict[str, float]:
+    """Returns sizes that stay readable when a figure of up to two columns is set at half the width of a page."""
+    size = 9 if width < 4.5 else 11 if width < 7.5 else 10
+    return {"font.size": size, "axes.titlesize": size + 0.5, "axes.labelsize": size} | dict.fromkeys(
+        ("xtick.labelsize", "ytick.labelsize", "legend.fontsize", "legend.title_fontsize"), size - 0.5
     )
 
 
 def _panel(
-    ax: "Axes", cells: list[dict], encoding: Encoding, summary: "pandas.DataFrame", ok: "pandas.DataFrame"
+    ax: "Axes",
+    cells: list[dict],
+    encoding: Encoding,
+    summary: "pandas.DataFrame",
+    ok: "pandas.DataFrame",
+    arms: dict[str, dict],
 ) -> None:
     for level in range(len(encoding.levels)):
         drawn = sorted((cell for cell in cells if encoding.level(cell) == level), key=encoding.place)
         for cell in drawn:
-            _mark(ax, cell, encoding, summary.loc[cell["arm"]], ok.loc[ok["arm"] == cell["arm"], "test"])
+            tests, result = ok.loc[ok["arm"] == cell["arm"], "test"], summary.loc[cell["arm"]]
+            _mark(ax, cell, encoding, result, tests, arm_text(arms[cell["arm"]], result))
         if encoding.numeric and drawn:
             _line(ax, drawn, encoding, summary)
     places = encoding.places.values()
     ax.set_xlim(min(places) - 0.55 * encoding.gap, max(places) + 0.55 * encoding.gap)
     ax.margins(y=0.12)
     ax.xaxis.grid(False)
-    if not summary.loc[[cell["arm"] for cell in cells], "n"].any():
+    if not ax.lines and not ax.collections:
         ax.set_yticks([])
 
 
-def _mark(ax: "Axes", cell: dict, encoding: Encoding, result: "pandas.Series", tests: "pandas.Series") -> None:
+def _lines(
+    ax: "Axes",
+    lines: list[Line],
+    cells: list[dict],
+    encoding: Encoding,
+    summary: "pandas.DataFrame",
+    arms: dict[str, dict],
+) -> None:
+    """Draws baselines behind the marks, dashed with their deviation: across the panel, or from place to place."""
+    by_level = {encoding.level(cell): encoding.colour(cell) for cell in cells}
+    for line in lines:
+        places = [place for place, arm in line.arms.items() if summary.loc[arm, "n"]]
+        if not places:
+            continue
+        rows = summary.loc[[line.arms[place] for place in places]]
+        factor = Metric(*rows.iloc[0][["metric", "direction"]]).factor
+        means, spreads = rows["mean"].to_numpy() * factor, rows["std"].to_numpy() * factor
+        colour = INK if line.level is None else by_level[line.level]
+        style = {"color": colour, "lw": 1.2, "ls": DASHES, "zorder": 1.5}
+        if line.single:
+            drawn = ax.axhline(means[0], **style)
+            drawn.set_gid(TIP + arm_text(arms[line.single], rows.iloc[0]))
+            if not math.isnan(spreads[0]):
+                ax.axhspan(means[0] - spreads[0], means[0] + spreads[0], color=colour, alpha=0.07, lw=0, zorder=0)
+        else:
+            ax.plot(places, means, **style)
+            ax.fill_between(places, means - spreads, means + spreads, color=colour, alpha=0.07, lw=0, zorder=0)
+
+
+def _mark(
+    ax: "Axes", cell: dict, encoding: Encoding, result: "pandas.Series", tests: "pandas.Series", tip: str
+) -> None:
     """Draws one arm: a point per fit with its mean and spread, or a word where nothing can be drawn."""
     place, colour = encoding.place(cell), encoding.colour(cell)
     if not result["n"]:
@@ -116,10 +161,11 @@ def _mark(ax: "Axes", cell: dict, encoding: Encoding, result: "pandas.Series", t
     aside = [place - reach + 2 * reach * number / max(len(tests) - 1, 1) for number in range(len(tests))]
     ax.scatter(aside, tests * factor, s=11, color=[colour], alpha=0.45, linewidths=0, zorder=2)
     bars = not (encoding.numeric and not encoding.hue) and not math.isnan(result["std"])
-    ax.errorbar(
+    mark, *_ = ax.errorbar(
         place, result["mean"] * factor, result["std"] * factor if bars else None, color=colour, zorder=3,
         fmt=MARKERS[encoding.level(cell) % len(MARKERS)], ms=5.2, mec="white", mew=0.8, elinewidth=1.4, capsize=3,
     )  # fmt: skip
+    mark.set_gid(TIP + tip)
 
 
 def _line(ax: "Axes", cells: list[dict], encoding: Encoding, summary: "pandas.DataFrame") -> None:
@@ -151,31 +197,19 @@ def _ticks(figure: "Figure", grid: Any, encoding: Encoding, width: float) -> Non
                 label.set(ha="right", rotation_mode="anchor")
 
 
-def _legend(figure: "Figure", encoding: Encoding) -> None:
+def _legend(figure: "Figure", encoding: Encoding, lines: list[str]) -> None:
     from matplotlib.lines import Line2D
 
     handles = []
-    for number, (level, value) in enumerate(zip(encoding.levels, encoding.axes[encoding.hue], strict=True)):
+    values = dict(zip(encoding.levels, encoding.axes[encoding.hue], strict=True)) if encoding.hue else {}
+    for number, (level, value) in enumerate(values.items()):
         style = {"color": encoding.colours[level], "marker": MARKERS[number % len(MARKERS)], "mec": "white"}
         line = "-" if encoding.numeric else "none"
         handles.append(Line2D([], [], ls=line, label=value_text(value), **style))
+    handles += [Line2D([], [], color=INK, lw=1.2, ls=DASHES, label=f"{name} (baseline)") for name in lines]
     columns = max(1, min(len(handles), int(figure.get_figwidth() / 1.3)))
+    title = setting(encoding.hue) if encoding.hue else None
     legend = figure.legend(
-        handles=handles, title=setting(encoding.hue), loc="outside upper left", ncols=columns, frameon=False,
-        alignment="left",
-    )  # fmt: skip
+        handles=handles, title=title, loc="outside upper left", ncols=columns, frameon=False, alignment="left"
+    )
     legend.get_title().set_color(INK)
-
-
-def _notes(plan: dict[str, Any], cells: list[dict], summary: "pandas.DataFrame") -> str:
-    gaps = []
-    for cell in cells:
-        row = summary.loc[cell["arm"]]
-        if row["n"] < row["planned"]:
-            name = f"{cell['dataset']} {cell['layer']} {point_text(cell['point'])}"
-            why = row["reason"] or "failed or missing"
-            gaps.append(f"{name} ({row['planned'] - row['n']} of {row['planned']} fits: {why})")
-    chosen = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
-    biased = any(cell["arm"] in chosen for cell in cells)
-    lines = [f"Left out: {listing(gaps, 6)}."] if gaps else []
-    return " ".join(lines + (["Biased: configurations chosen by the test metric."] if biased else []))

@@ -36,7 +36,7 @@ COPIED = (
 LARGEST = 1e300  # some stores write infinity as 1.797e308
 
 
-def collect(results: Results) -> "pandas.DataFrame":
+def collect(results: Results, plan: dict[str, Any] | None = None) -> "pandas.DataFrame":
     """Returns one row per (arm, stage, trial, split, repeat), with ``COLUMNS``, ``set.*`` and ``hp.*``.
 
     Nothing is dropped: a planned fit without a record has the status ``missing``; those of an arm whose tuning failed
@@ -46,10 +46,14 @@ def collect(results: Results) -> "pandas.DataFrame":
     it is unknown in records that older code made. Where modules left summaries in the records of evaluation fits, a
     column ``modules`` holds them as JSON; those of an arm's first fit with the pictures of learned affine maps.
 
+    Args:
+        results: The results.
+        plan: A part of their plan; all of it by default.
+
     Raises:
         StudyError: If there is no plan, or an arm's own record was changed or cut short; names the file.
     """
-    plan = read_plan(results)
+    plan = plan or read_plan(results)
     metrics = _metrics(results, plan)
 
     @cache

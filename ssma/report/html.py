@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ssma.report.kept import split_sizes
 from ssma.report.labels import listing
 from ssma.report.table import Cell, Table, table_id
 from ssma.report.theory import Shown
+from ssma.report.words import Words
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 
@@ -18,20 +20,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG that lies in the report (a PDF of the same name beside it), and what it shows."""
+    """A figure of the page: an SVG element; PNG, PDF and the data behind it (CSV) lie in the report by its name."""
 
-    path: Path
+    name: str
+    svg: str
     caption: str
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: its tables (of an ablation the comparison first) and its figures."""
+    """A part of the page: its figures, what was found, and its tables (of an ablation the comparison first)."""
 
     name: str
     title: str
     tables: list[Table]
     figures: list[Picture]
+    words: Words | None = None
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,9 @@ def page(
     papers: BesidePaper,
     warnings: list[str],
     theory: list[Shown],
+    arm_pages: bool = True,
 ) -> str:
-    """Returns the page as HTML. Files beside it (tables, figures, records) are linked by relative paths."""
+    """Returns the page as HTML. Files beside it (tables, figures, records, arms' pages if any) are linked."""
     from jinja2 import Environment
 
     from ssma.report.template import PAGE
@@ -79,6 +84,7 @@ def page(
         warnings=warnings,
         theory=theory,
         example=example,
+        arm_pages=arm_pages,
     )
 
 
@@ -103,7 +109,7 @@ def data_cards(results: Results, plan: dict[str, Any]) -> Table:
     for label, dataset in plan["datasets"].items():
         path = results.data(dataset["id"]) / "card.json"
         if path.exists():
-            card, splits = read_record(path), read_record(path.with_name("splits.json"))
+            card, splits = read_record(path), split_sizes(results, dataset["id"])
             facts = _card(card)
             facts.insert(-1, _how_split(splits))
             notes += [f"{label}: {note}." for note in card["notes"]]
@@ -113,7 +119,9 @@ def data_cards(results: Results, plan: dict[str, Any]) -> Table:
     return Table("data", "The data sets as they were prepared.", columns, rows, notes)
 
 
-def _how_split(splits: dict[str, Any]) -> str:
+def _how_split(splits: dict[str, Any] | None) -> str:
+    if splits is None:
+        return "not frozen"
     if splits["scheme"] == "official":
         return f"official split of {splits['items']}"
     return f"{splits['folds']} folds of {splits['items']}, {splits['scheme']}, seed {splits['seed']}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.statistics.outcome import Interval
 from ssma.study.ids import canonical_json
+from ssma.study.settings import GROUPS
 
 if TYPE_CHECKING:
     import pandas
@@ -45,8 +46,21 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else canonical_json(value)
 
 
+def acts(key: str, aggregator: str) -> bool:
+    """Says whether a setting can do anything where this aggregator is used: options of others cannot."""
+    group = key.partition(".")[0]
+    return key == "aggregator" or group in GROUPS or group == aggregator
+
+
+def acting(point: dict[str, Any]) -> dict[str, Any]:
+    """Returns a point without the options of aggregators that it does not have."""
+    name = point.get("aggregator")
+    return {key: value for key, value in point.items() if name is None or acts(key, name)}
+
+
 def point_text(point: dict[str, Any]) -> str:
     """Returns an axis point as "kappa=2, selection=random"; an aggregator goes by its bare name."""
+    point = acting(point)
     names = (("" if key == "aggregator" else f"{key.split('.', 1)[-1]}=") for key in point)
     return ", ".join(name + value_text(value) for name, value in zip(names, point.values(), strict=True))
 

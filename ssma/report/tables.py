@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.checks import chosen_by_test, unequal_effort, unequal_treatment
-from ssma.report.labels import Metric, metrics_of, setting, value_text
+from ssma.report.labels import Metric, acting, metrics_of, setting, value_text
 from ssma.report.layout import headings, lay_out
 from ssma.report.sanity import constant_notes, constants, marked, sanity_rows
 from ssma.report.statistics import describe_arm, summarise
@@ -31,12 +31,14 @@ def comparison(
     summary, metrics, constant = summarise(frame), metrics_of(frame), constants(frame)
     bold = _best(layout.cells, summary, metrics)
     biased = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
-    rows = []
+    rows, told = [], []
     for layer in layout.layers:
         for point in layout.points:
             arms = [layout.arm(dataset, layer, point) for dataset in layout.datasets]
-            if any(arms):
-                head = [Cell(layer), *(Cell(value_text(value)) for value in point.values())]
+            shown = {key: value_text(value) for key, value in acting(point).items()}
+            if any(arms) and (layer, shown, arms) not in told:  # a sum is one row, whatever kappa is
+                told.append((layer, shown, arms))
+                head = [Cell(layer), *(Cell(shown.get(key, "–")) for key in point)]
                 cells = [cell_of(arm, summary, metrics, bold, biased) for arm in arms]
                 rows.append(head + [marked(_with_interval(cell, frame, summary), constant) for cell in cells])
     keys = layout.points[0] if layout.points else {}
@@ -45,7 +47,7 @@ def comparison(
     caption = f"{layout.title}. Test metric, mean ± sample standard deviation (number of fits that are ok). "
     caption += "On the page and in the CSV also the 95% interval of the mean, BCa bootstrap over what ± is over. "
     caption += "Bold: the best mean of a data set and layer, if all its fits are ok. "
-    caption += _over(plan, layout.cells, layout.datasets, metrics)
+    caption += spread_over(plan, layout.cells, layout.datasets, metrics)
     used = [cell["arm"] for cell in layout.cells]
     notes = unequal_treatment(plan, ablation) + unequal_effort(plan, ablation, frame) + chosen_by_test(plan, used)
     notes += constant_notes(plan, used, constant)
@@ -107,7 +109,7 @@ def _better(metric: Metric) -> str:
     return f"{metric.title}, {metric.better}"
 
 
-def _over(plan: dict[str, Any], cells: list[dict], datasets: list[str], metrics: dict[str, Metric]) -> str:
+def spread_over(plan: dict[str, Any], cells: list[dict], datasets: list[str], metrics: dict[str, Metric]) -> str:
     """Says per data set what the spread is over, as planned."""
     arms = {arm["id"]: arm for arm in plan["arms"]}
     lines = []

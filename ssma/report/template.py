@@ -22,7 +22,7 @@ tr.group td { border-top: 1px solid var(--line); }
 tr:target { background: var(--warm); }
 td a { color: inherit; }
 .failed { color: #a33; }
-figure { margin: 1.6rem 0; } img { max-width: 100%; height: auto; }
+figure { margin: 1.6rem 0; } figure svg { display: block; width: 100%; height: auto; }
 .warnings { background: var(--warm); border-left: 4px solid #e0a100; padding: .8rem 1.2rem; margin: 1.5rem 0; }
 .warnings p, .warnings ul { margin: .2rem 0; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; font-size: .92rem; }
@@ -53,10 +53,11 @@ PAGE = (
 {% for cell in row %}
 <td{% if cell.text == "missing" or cell.text.startswith("failed") %} class="failed"{% endif %}>
 {%- if cell.arm and not anchors %}<a href="#{{ cell.arm }}" title="arm {{ cell.arm }}">{% endif %}
-{%- if anchors and loop.first %}<a href="arms/{{ cell.text }}.html" title="what stands behind it">{% endif %}
+{%- if anchors and loop.first and arm_pages %}
+<a href="arms/{{ cell.text }}.html" title="what stands behind it">{% endif %}
 {%- if cell.link %}<a href="#{{ cell.link }}">{% endif %}
 {%- if cell.bold %}<b>{{ cell.text }}</b>{% else %}{{ cell.text }}{% endif %}
-{%- if cell.link or (cell.arm and not anchors) or (anchors and loop.first) %}</a>{% endif %}
+{%- if cell.link or (cell.arm and not anchors) or (anchors and loop.first and arm_pages) %}</a>{% endif %}
 {%- if cell.detail %}<br><span class="soft">{{ cell.detail }}</span>{% endif %}</td>
 {% endfor %}
 </tr>
@@ -93,15 +94,22 @@ PAGE = (
 {% endif %}
 {% for section in sections %}
 <h2 id="{{ section.name }}">{{ section.title }}</h2>
+{% for figure in section.figures %}
+<figure>{{ figure.svg | safe }}
+<figcaption>{{ figure.caption }}
+{% for kind in ["pdf", "png", "csv"] %}<a href="figures/{{ figure.name }}.{{ kind }}">{{ kind }}</a> {% endfor %}
+</figcaption></figure>
+{% endfor %}
+{% if section.words %}
+{% for sentence in section.words.overall %}<p>{{ sentence }}</p>{% endfor %}
+{% if section.words.details %}
+<details{% if section.words.details | length <= 12 %} open{% endif %}><summary>Place by place</summary>
+<ul>{% for sentence in section.words.details %}<li>{{ sentence }}</li>{% endfor %}</ul></details>
+{% endif %}
+{% endif %}
 {% for table in section.tables %}
 {{ show(table) }}
 <p class="soft">Table: {{ files(table) }}</p>
-{% endfor %}
-{% for figure in section.figures %}
-<figure><img src="{{ figure.path|embedded }}" alt="{{ figure.caption }}">
-<figcaption>{{ figure.caption }}
-{% for kind in ["pdf", "png"] %}<a href="figures/{{ figure.path.stem }}.{{ kind }}">{{ kind }}</a> {% endfor %}
-</figcaption></figure>
 {% endfor %}
 {% endfor %}
 <h2 id="beside-the-paper">Beside the paper</h2>

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from ssma.errors import StudyError
 from ssma.study.datasets import AnyDataset, Splits
@@ -20,6 +20,9 @@ from ssma.study.settings import (
     TrainingSettings,
 )
 from ssma.study.theory import Theory
+
+RULES = ("all", "collect", "evaluate", "experiment", "prepare", "report", "store", "theory", "tune")
+"""The workflow's own rules: an ablation becomes a rule of its name beside them."""
 
 Values = Annotated[list[Any], Field(min_length=1)]
 
@@ -40,6 +43,8 @@ class Ablation(Strict):
 
     title: str | None = None
     """Heading in the report."""
+    claim: str | None = None
+    """What the paper says of it, with the section; the report shows it beside what was found."""
     axes: Annotated[dict[str, Values], Field(min_length=1)]
     """Setting -> values, e.g. `ssma.kappa: [2, 3, 4]`; `aggregator` is a setting too."""
     fixed: dict[str, Any] = {}
@@ -131,6 +136,13 @@ class Study(Strict):
     data: Data = Data()
     track: Track = Track()
     theory: Theory = Theory()
+
+    @field_validator("ablations")
+    @classmethod
+    def _are_no_rules(cls, ablations: dict[str, Ablation]) -> dict[str, Ablation]:
+        if taken := [name for name in ablations if name in RULES]:
+            raise ValueError(f"rename {', '.join(taken)}: the workflow has a rule of this name")
+        return ablations
 
 
 class _UniqueKeys(yaml.SafeLoader):

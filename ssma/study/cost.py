@@ -28,7 +28,8 @@ OFFICIAL_SHARE = 0.8  # of the graphs that train where there is an official spli
 SAMPLE = 200  # records that are read for an estimate, so that a dry run stays quick
 SIZES = {  # graphs and mean nodes
     "MUTAG": (188, 17.9), "PTC_MR": (344, 14.3), "ENZYMES": (600, 32.6), "PROTEINS": (1113, 39.1),
-    "IMDB-BINARY": (1000, 19.8), "IMDB-MULTI": (1500, 13.0), "NCI1": (4110, 29.9),
+    "IMDB-BINARY": (1000, 19.8), "IMDB-MULTI": (1500, 13.0), "NCI1": (4110, 29.9), "COLLAB": (5000, 74.5),
+    "REDDIT-BINARY": (2000, 429.6), "REDDIT-MULTI-5K": (4999, 508.5),
     "zinc": (12000, 23.2), "Peptides-func": (15535, 150.9), "Peptides-struct": (15535, 150.9),
     "ogbg-molhiv": (41127, 25.5), "ogbg-molpcba": (437929, 26.0), "ogbn-arxiv": (1, 169343),
     "ogbn-products": (1, 2449029),

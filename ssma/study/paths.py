@@ -40,5 +40,9 @@ class Results:
     def theory(self, experiment_id: str) -> Path:
         return self.root / "theory" / f"{experiment_id}.json"
 
+    @property
+    def fits(self) -> Path:
+        return self.root / "fits"
+
     def fit(self, fit_id: str) -> Path:
-        return self.root / "fits" / fit_id[:2] / f"{fit_id}.json"
+        return self.fits / fit_id[:2] / f"{fit_id}.json"

@@ -12,8 +12,8 @@ CARD = {
 def test_the_page_says_how_each_data_set_was_split(tmp_path):
     results = Results(tmp_path)
     splits = {
-        "official": {"scheme": "official", "items": "graphs"},
-        "folds": {"scheme": "shuffle", "items": "graphs", "folds": 10, "seed": 0},
+        "official": {"scheme": "official", "items": "graphs", "splits": []},
+        "folds": {"scheme": "shuffle", "items": "graphs", "folds": 10, "seed": 0, "splits": []},
     }
     for label, record in splits.items():
         write_record(results.data(label) / "card.json", CARD)

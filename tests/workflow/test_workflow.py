@@ -98,6 +98,18 @@ def test_a_study_becomes_a_report(finished):
     assert (finished / "results/tiny/mlflow/mlflow.db").exists()
 
 
+def test_an_ablation_is_a_target_that_runs_its_arms_and_their_baselines_alone(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    more = TINY["ablations"] | {"slots": {"axes": {"ssma.kappa": [2]}}, "other": {"axes": {"ssma.kappa": [3]}}}
+    study = TINY | {"ablations": more}
+    assert jobs(snakemake(tmp_path / "copy", "-n", "slots", study=study)[1]) == {"tune": 1, "evaluate": 1, "slots": 1}
+    status, output = snakemake(tmp_path / "copy", "--keep-going", "slots", study=study)
+    assert status == 0, output
+    page = (tmp_path / "copy/reports/tiny/ablations/slots/index.html").read_text()
+    assert "2 arms; 4 of 4 planned evaluation fits are ok" in page and "; against sum " in page
+    assert "Nothing to be done" in snakemake(tmp_path / "copy", "-n", "slots", study=study)[1]
+
+
 def test_threads_are_those_of_the_rule(finished):
     assert {read(path)["threads"] for path in (finished / "results/tiny/fits").glob("*/*.json")} == {1}
 

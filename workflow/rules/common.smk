@@ -10,6 +10,7 @@ from ssma.study.config import parse_study, read_study
 from ssma.study.cost import describe, plan_cost
 from ssma.study.ids import code_fingerprint, digest
 from ssma.study.jobs import forget_lost, free_dead_locks, prepare_jobs
+from ssma.study.part import arms_of, part
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import write_record

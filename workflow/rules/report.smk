@@ -68,3 +68,26 @@ rule report:
         out=lambda wildcards, output: os.path.dirname(output.page),
     shell:
         "python -P -m ssma report {params.plan:q} --out {params.out:q} > {log:q} 2>&1"
+
+
+for name in PLAN["ablations"]:
+
+    rule:
+        name:
+            name
+        input:
+            expand(rules.evaluate.output, arm=arms_of(PLAN, name)),
+        output:
+            f"{REPORT}/ablations/{name}/index.html",
+        log:
+            f"{RESULTS}/logs/report-{name}.log",
+        conda:
+            "../../environment.yml"
+        params:
+            plan=PLAN_FILE,
+            ablation=name,
+            out=lambda wildcards, output: os.path.dirname(output[0]),
+            content=digest(part(PLAN, name)),
+            code=code_fingerprint(),
+        shell:
+            "python -P -m ssma report {params.plan:q} --ablation {params.ablation:q} --out {params.out:q} > {log:q} 2>&1"

@@ -1,0 +1,49 @@
+"""What a report keeps of its study, so that tables and figures can be made from it again without the results."""
+
+from typing import Any
+
+from ssma.study.paths import Results
+from ssma.study.records import read_record, write_record
+
+SIZES = "split_sizes.json"
+PARTS = ("train", "validation", "test")
+
+
+def keep(results: Results, plan: dict[str, Any], report: Results) -> None:
+    """Writes the plan, the records of theory experiments, and of every data set that is prepared its card, its constant
+    predictors and its split sizes.
+
+    With the frame beside them they are a results folder of which everything but the fits is there.
+    """
+    write_record(report.plan, plan)
+    for dataset in plan["datasets"].values():
+        source, target = results.data(dataset["id"]), report.data(dataset["id"])
+        for name in ("card.json", "sanity.json"):
+            if (source / name).exists():
+                write_record(target / name, read_record(source / name))
+        if sizes := split_sizes(results, dataset["id"]):
+            write_record(target / SIZES, sizes)
+    for experiment in plan.get("theory", {}).values():  # older plans have none
+        if (source := results.theory(experiment["id"])).exists():
+            write_record(report.theory(experiment["id"]), read_record(source))
+
+
+def split_sizes(results: Results, dataset_id: str) -> dict[str, Any] | None:
+    """Returns the frozen splits of a data set with the number of items in place of the items; None if unprepared."""
+    folder = results.data(dataset_id)
+    if (folder / SIZES).exists():
+        return read_record(folder / SIZES)
+    if not (folder / "splits.json").exists():
+        return None
+    splits = read_record(folder / "splits.json")
+    counts = [{part: len(split[part]) for part in PARTS} | {"hash": split["hash"]} for split in splits["splits"]]
+    return splits | {"kind": "split sizes", "splits": counts}
+
+
+def test_train_ratio(results: Results, dataset_id: str) -> float | None:
+    """Returns n_test / n_train, averaged over the splits of a data set; None if it is not prepared."""
+    sizes = split_sizes(results, dataset_id)
+    if sizes is None:
+        return None
+    ratios = [split["test"] / split["train"] for split in sizes["splits"]]
+    return sum(ratios) / len(ratios)

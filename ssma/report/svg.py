@@ -1,0 +1,64 @@
+"""A figure for the page: SVG with tooltips, in the page itself, without scripts."""
+
+import io
+import re
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from ssma.study.ids import slug
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TIP = "tip:"
+"""What the group id of an artist starts with that has a tooltip; the text of it follows."""
+REFERENCE = re.compile(r"#([A-Za-z][^\s)\"]*)(?=[)\"])")
+
+
+def inline_svg(figure: "Figure", name: str) -> str:
+    """Returns a figure as an SVG element to be placed in a page; hovering over a mark shows what it is.
+
+    An artist has a tooltip if its group id (``set_gid``) is `TIP` and a text. Namespaces are dropped, since HTML needs
+    none. Ids get the figure's name in front, so that several figures can share a page.
+    """
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    root = ElementTree.fromstring(buffer.getvalue())
+    prefix = slug(name)
+    for parent in root.iter():
+        for child in [child for child in parent if child.tag.endswith("}metadata")]:
+            parent.remove(child)
+    used = set(REFERENCE.findall(buffer.getvalue()))
+    for element in root.iter():
+        _give_tooltip(element)
+        if element.get("id") not in used:
+            element.attrib.pop("id", None)
+        element.tag = _local(element.tag)
+        element.attrib = {_local(key): _prefixed(key, value, prefix) for key, value in element.attrib.items()}
+    root.attrib.update(role="img", style=f"max-width: {root.attrib.pop('width')}")
+    del root.attrib["height"]
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
+def _prefixed(key: str, value: str, prefix: str) -> str:
+    """Returns the value of an attribute with the prefix in front of the id that it is or refers to."""
+    if key == "id":
+        return f"{prefix}-{value}"
+    if _local(key) == "href":
+        return value.replace("#", f"#{prefix}-", 1)
+    return value.replace("url(#", f"url(#{prefix}-")
+
+
+def _give_tooltip(element: ElementTree.Element) -> None:
+    name = element.get("id", "")
+    if name.startswith(TIP):
+        title = ElementTree.Element("title")
+        title.text = name.removeprefix(TIP)
+        element.insert(0, title)

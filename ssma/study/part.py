@@ -1,0 +1,55 @@
+"""One ablation of a plan: its arms, and the arms with a sum that it is read against."""
+
+from typing import Any
+
+from ssma.study.ids import canonical_json
+
+
+def baseline_name(layer: str) -> str:
+    """Returns the aggregator that SSMA is read against in a layer: the sum, in pna its own mix."""
+    return "pna" if layer == "pna" else "sum"
+
+
+def baselines(plan: dict[str, Any], ablation: str) -> dict[str, str]:
+    """Returns for each arm of an ablation the arm of the study that has the baseline's aggregator and is else the same.
+
+    Data set, layer, network, training, the search of these, splits and repeats must agree, in whichever ablation the
+    baseline is. Arms without one, and those that are one, are left out.
+    """
+    arms = {arm["id"]: arm for arm in plan["arms"]}
+    known = {_treatment(arm): arm["id"] for arm in reversed(plan["arms"]) if _is_baseline(arm)}
+    used = dict.fromkeys(cell["arm"] for cell in plan["ablations"][ablation]["cells"])
+    found = {arm: known.get(_treatment(arms[arm])) for arm in used if not _is_baseline(arms[arm])}
+    return {arm: baseline for arm, baseline in found.items() if baseline}
+
+
+def arms_of(plan: dict[str, Any], ablation: str) -> list[str]:
+    """Returns the ids of an ablation's arms and of their baselines, in the order of the plan."""
+    used = {cell["arm"] for cell in plan["ablations"][ablation]["cells"]} | set(baselines(plan, ablation).values())
+    return [arm["id"] for arm in plan["arms"] if arm["id"] in used]
+
+
+def part(plan: dict[str, Any], ablation: str) -> dict[str, Any]:
+    """Returns a plan of nothing but one ablation."""
+    used = set(arms_of(plan, ablation))
+    arms = [arm for arm in plan["arms"] if arm["id"] in used]
+    labels = {arm["dataset"] for arm in arms}
+    return plan | {
+        "datasets": {label: dataset for label, dataset in plan["datasets"].items() if label in labels},
+        "arms": arms,
+        "ablations": {ablation: plan["ablations"][ablation]},
+        "theory": {},
+    }
+
+
+def _is_baseline(arm: dict[str, Any]) -> bool:
+    return arm["aggregator"] == baseline_name(arm["layer"])
+
+
+def _treatment(arm: dict[str, Any]) -> str:
+    """Returns one text for what arms of different aggregators must share."""
+    groups = ("model", "training")
+    settings = {group: dict(arm["settings"][group]) for group in groups}
+    settings["model"].pop("pna_mix", None)  # how an aggregation stands in pna is part of it
+    searched = {key: values for key, values in arm["space"].items() if key.startswith(groups)}
+    return canonical_json([arm["dataset"], arm["layer"], settings, searched, arm["splits"], arm["repeats"]])
