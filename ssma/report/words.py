@@ -148,7 +148,9 @@ def _place(
     best = reader.best(run, metric)
     row = reader.summary.loc[best]
     count = row["n"] if reader.whole(best) else f"{row['n']} of {row['planned']}"
-    of = f"of {len(run)} settings" + (f" ({len(arms) - len(run)} have no result)" if len(run) < len(arms) else "")
+    of = f"of {len(run)} setting{'s' if len(run) > 1 else ''}" + (
+        f" ({len(arms) - len(run)} have no result)" if len(run) < len(arms) else ""
+    )
     text = f"{dataset}, {layer}: {of} the best is {point_text(arms[best])}, "
     text += f"{metric.title} {metric.spread(row['mean'], row['std'])} ({count} fits)"
     name = baseline_name(layer)
@@ -178,11 +180,12 @@ def _against_baseline(found: list[tuple[str, Difference, Metric]]) -> list[str]:
     better = sum(difference.better(metric) for _, difference, metric in found)
     sides = [difference.side(metric) for _, difference, metric in found]
     where = "place (data set and layer)" if len(found) == 1 else "places (data set and layer)"
+    count = {side: sides.count(side) for side in ("better", "worse", "holds 0", "not testable")}
     return [
-        f"The best setting has a better mean than {names} at {better} of {len(found)} {where}. The 95% interval of the "
-        f"paired difference lies on the better side at {sides.count('better')}, on the worse side at "
-        f"{sides.count('worse')}, holds 0 at {sides.count('holds 0')}, and is not testable at "
-        f"{sides.count('not testable')}."
+        f"Against {names} in the same network and training, the best other setting has a better mean at {better} of "
+        f"{len(found)} {where}. The 95% interval of the paired difference lies on the better side at "
+        f"{count['better']}, on the worse side at {count['worse']}, holds 0 at {count['holds 0']}, and is not testable "
+        f"at {count['not testable']}."
     ]
 
 

@@ -43,9 +43,9 @@ def test_the_best_setting_is_told_with_its_paired_difference_to_sum(selection):
         "selection=random against selection=attention −6.3 [−34.2, +21.5], which holds 0."
     ]
     assert said.overall == [
-        "The best setting has a better mean than sum at 1 of 1 place (data set and layer). The 95% interval of the "
-        "paired difference lies on the better side at 0, on the worse side at 0, holds 0 at 1, and is not testable at "
-        "0.",
+        "Against sum in the same network and training, the best other setting has a better mean at 1 of 1 place (data "
+        "set and layer). The 95% interval of the paired difference lies on the better side at 0, on the worse side at "
+        "0, holds 0 at 1, and is not testable at 0.",
         "Neighbour selection: random has a better mean than attention in 0 of 1 pairs that differ in nothing else.",
         "Not run: MUTAG gin.",
     ]
@@ -77,7 +77,7 @@ def test_where_sum_is_best_the_best_of_the_others_is_compared_and_is_worse(fabri
     assert "the best is sum" in said.details[0]
     # -0.10 -0.09 -0.11: mean -10.0, s 1.0, half width 4.303 * sqrt(5/6) * 1.0 = 3.93
     assert "; mean, the best of the others, against sum −10.0 [−13.9, −6.1], all of it worse." in said.details[0]
-    assert "a better mean than sum at 0 of 1" in said.overall[0] and "on the worse side at 1" in said.overall[0]
+    assert "a better mean at 0 of 1" in said.overall[0] and "on the worse side at 1" in said.overall[0]
     assert said.overall[-1].startswith("The best setting was picked by these very test numbers")
 
 
@@ -101,7 +101,7 @@ def test_what_failed_or_was_not_run_is_said(selection, fabric):
     fabric.plan()
     said = found(selection, "selection")
     assert said.details[1] == (
-        "MUTAG, gat: of 1 settings the best is selection=random, accuracy in % 75.0 ± 7.1 (2 of 3 fits); "
+        "MUTAG, gat: of 1 setting the best is selection=random, accuracy in % 75.0 ± 7.1 (2 of 3 fits); "
         "against sum −5.0 (not testable: at 1 of 3 places (split and seed) a fit is not ok)."
     )
     bare = type(selection)(selection.root.parent / "bare")
