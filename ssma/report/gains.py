@@ -22,14 +22,16 @@ class Pair:
     units: tuple
     base: "numpy.ndarray"  # [units]
     ours: "numpy.ndarray"  # [units]
+    independent: bool = True  # seeds of one split; folds share most of their training data
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A mean relative gain in percent with its 95% interval."""
+    """A mean relative gain in percent with its 95% interval, which takes the units as independent, as folds are not."""
 
     mean: float
     interval: Interval | NotTestable
+    independent: bool = True
 
 
 def pair_of(dataset: str, layer: str, direction: str, base: "pandas.Series", ours: "pandas.Series") -> Pair | None:
@@ -37,7 +39,8 @@ def pair_of(dataset: str, layer: str, direction: str, base: "pandas.Series", our
     if set(base.index) != set(ours.index):
         return None
     same = ours.loc[base.index]
-    return Pair(dataset, layer, direction == "minimize", tuple(base.index), base.to_numpy(), same.to_numpy())
+    seeds = "repeat" in base.index.names
+    return Pair(dataset, layer, direction == "minimize", tuple(base.index), base.to_numpy(), same.to_numpy(), seeds)
 
 
 def relative_gain(base: float, ours: float, smaller_is_better: bool) -> float:
@@ -70,4 +73,4 @@ def mean_gain(pairs: Sequence[Pair]) -> Gain:
         return numpy.mean(gains, axis=0)
 
     places = [numpy.arange(len(group[0].units)) for group in groups]
-    return Gain(float(statistic(*places)), bca_interval(places, statistic))
+    return Gain(float(statistic(*places)), bca_interval(places, statistic), all(pair.independent for pair in pairs))
