@@ -36,7 +36,7 @@ class TransformerBlock(nn.Module):
     """A GraphGPS layer and dropout; norms and residual connections are inside the layer.
 
     The layer gets each node's graph, so that no node attends to another graph and a prediction does not depend on what
-    else is in the batch. Attention is quadratic in the largest graph of the batch, which all graphs are padded to.
+    else is in the batch. Attention is quadratic in the size of a graph.
 
     Args:
         layer: A `GPSConv`.

@@ -11,6 +11,7 @@ from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, GINEConv, G
 from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr import use_aggregation
+from ssma.layers.attention import SizedAttention
 from ssma.layers.blocks import Block, TransformerBlock
 from ssma.layers.pna import DegreeScaledMix, PNATowersConv, plain_mix
 
@@ -171,13 +172,11 @@ def gps(parts: Parts) -> Module:
     A residual gated layer with the requested aggregation, and attention among all nodes of a graph; their sum goes
     through an MLP. Each of the three parts has its own batch norm and residual connection.
     """
-    return GPSConv(
-        parts.width,
-        resgated(parts),
-        heads=parts.model["heads"],
-        norm="batch_norm" if parts.model["batch_norm"] else None,
-        attn_kwargs={"dropout": parts.model["attention_dropout"]},
-    )
+    heads, dropout = parts.model["heads"], parts.model["attention_dropout"]
+    norm = "batch_norm" if parts.model["batch_norm"] else None
+    conv = GPSConv(parts.width, resgated(parts), heads=heads, norm=norm)
+    conv.attn = SizedAttention(parts.width, heads, dropout, batch_first=True)
+    return conv
 
 
 def _attention(conv_class: type[GATConv] | type[GATv2Conv], parts: Parts) -> Module:
