@@ -196,14 +196,10 @@ def _prepare(options: argparse.Namespace) -> int:
 def _tune(options: argparse.Namespace) -> int:
     with _imports():
         from ssma.job import Job
-        from ssma.tune.arm import tune_arm
     job = Job.open(options.plan, options.arm, options.threads)
-    arm, card = job.arm, job.prepared.card
-    url = storage_url(job.plan["config"]["tune"])
+    arm = job.arm
     with job.watching(arm["trials"] * len(arm["tune_splits"])) as watcher:
-        record = tune_arm(
-            job.results, arm, job.dataset_id, job.seed, card["metric"], card["direction"], job.train, watcher, url
-        )
+        record = job.choose(watcher)
         if record["status"] != "ok":
             watcher.finish(record["status"], record["reason"])
     return _verdict(arm, record)
@@ -216,6 +212,8 @@ def _evaluate(options: argparse.Namespace) -> int:
     job = Job.open(options.plan, options.arm, options.threads)
     arm = job.arm
     with job.watching(len(arm["splits"]) * arm["repeats"]) as watcher:
+        if not arm["space"]:  # such an arm has no job of its own for it
+            job.choose(watcher)
         record = evaluate_arm(job.results, arm, job.dataset_id, job.seed, job.train, watcher)
         watcher.finish(record["status"], record["reason"])
     unfinished = [fit for fit in record["fits"] if fit["status"] == "failed"]

@@ -17,7 +17,9 @@ from ssma.study.cost import duration
 from ssma.study.lookup import named, named_arm
 from ssma.study.paths import Results
 from ssma.study.records import read_record
+from ssma.study.tuning import storage_url
 from ssma.track.live import LiveTracker, NoTracker, open_tracker
+from ssma.tune.arm import tune_arm
 
 log = logging.getLogger("ssma")
 
@@ -107,6 +109,12 @@ class Job:
         if self.watcher:
             self.watcher.trained(record, hyperparameters, split)
         return record
+
+    def choose(self, watcher: Watcher) -> dict[str, Any]:
+        """Returns the record of the arm's search and choice."""
+        url, card = storage_url(self.plan["config"]["tune"]), self.prepared.card
+        metric, direction = card["metric"], card["direction"]
+        return tune_arm(self.results, self.arm, self.dataset_id, self.seed, metric, direction, self.train, watcher, url)
 
     @contextmanager
     def watching(self, fits: int) -> Iterator[Watcher]:

@@ -55,17 +55,12 @@ class GroupedAggregation(Aggregation):
             ValueError: If the messages are not floating point numbers, or have another width than the aggregation, or
                 another number than the index.
         """
-        check_floating(self, x)
-        if ptr is not None:
-            index = torch.arange(dim_size, device=x.device).repeat_interleave(ptr.diff(), output_size=x.size(dim))
+        if self.in_channels is not None:
+            check_width(self, x, dim)
+        index = targets_of(self, x, index, ptr, dim)
         rows = x.movedim(dim, 0)
-        if index.numel() != rows.size(0):
-            raise ValueError(
-                f"{type(self).__name__} got {rows.size(0)} messages but an index of {index.numel()} targets"
-            )
         shape, groups = (dim_size, *rows.shape[1:]), dim_size
         if self.in_channels is not None:
-            self._check_width(x, dim)
             rows, index, groups = fold_heads(rows, index, dim_size, self.heads)
         with torch.autocast(x.device.type, enabled=False):
             out = self.aggregate(rows if rows.dtype == torch.float64 else rows.float(), index, groups)
@@ -74,15 +69,6 @@ class GroupedAggregation(Aggregation):
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         """Returns the aggregate of each group, ``[dim_size, ...]``, of rows ``[M, ...]`` in float32 or float64."""
         raise NotImplementedError
-
-    def _check_width(self, x: Tensor, dim: int) -> None:
-        allowed = {2: (self.heads * self.in_channels,), 3: (self.heads, self.in_channels)}
-        if dim % x.dim() != 0 or tuple(x.shape[1:]) != allowed.get(x.dim()):
-            raise ValueError(
-                f"{type(self).__name__} got messages of shape {tuple(x.shape)} and dim={dim} but expected heads="
-                f"{self.heads} times in_channels={self.in_channels}, with the messages in the first dimension; build "
-                f"it with the heads and the width of the layer's messages"
-            )
 
     def __repr__(self) -> str:
         heads = "" if self.heads == 1 else f", heads={self.heads}"
@@ -99,10 +85,39 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_floating(aggr: Aggregation, x: Tensor) -> None:
-    """Raises a `ValueError` for messages whose dtype would round or cut the result."""
+def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor | None, dim: int) -> Tensor:
+    """Returns the target node of each message, ``[E]``.
+
+    Args:
+        aggr: The aggregation that got the messages, for the errors.
+        x: Messages.
+        index: The target nodes, or None.
+        ptr: Borders of the nodes in messages that are sorted by target, which count before ``index``, or None.
+        dim: Dimension of the messages.
+
+    Raises:
+        ValueError: If the messages are not floating point numbers, whose result would be rounded or cut, or if there
+            is another number of targets.
+    """
     if not x.is_floating_point():
         raise ValueError(f"{type(aggr).__name__} got messages of {x.dtype} but expected floating point numbers")
+    if ptr is not None:
+        nodes = torch.arange(ptr.numel() - 1, device=x.device)
+        index = nodes.repeat_interleave(ptr.diff(), output_size=x.size(dim))
+    if index.numel() != x.size(dim):
+        raise ValueError(f"{type(aggr).__name__} got {x.size(dim)} messages but an index of {index.numel()} targets")
+    return index
+
+
+def check_width(aggr: Aggregation, x: Tensor, dim: int) -> None:
+    """Raises a `ValueError` for messages of another shape than ``heads`` times ``in_channels`` of an aggregation."""
+    allowed = {2: (aggr.heads * aggr.in_channels,), 3: (aggr.heads, aggr.in_channels)}
+    if dim % x.dim() != 0 or tuple(x.shape[1:]) != allowed.get(x.dim()):
+        raise ValueError(
+            f"{type(aggr).__name__} got messages of shape {tuple(x.shape)} and dim={dim} but expected [E, heads * "
+            f"in_channels] or [E, heads, in_channels] with heads={aggr.heads} and in_channels={aggr.in_channels}; "
+            f"build it with the heads and the width of the layer's messages"
+        )
 
 
 def fold_heads(x: Tensor, index: Tensor, dim_size: int, heads: int) -> tuple[Tensor, Tensor, int]:

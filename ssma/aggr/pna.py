@@ -49,10 +49,21 @@ class PNAAggregation(GroupedAggregation):
             ],
             dim=1,
         )
-        # an empty mix is 0 under any scaler, so that its degree may count as 1
-        log_degree = degree(index, dim_size, x.dtype).clamp_(min=1).log1p().unsqueeze(1)
-        amplified = log_degree / self.delta.to(x.dtype)
-        return apply_linear(self.linear, torch.cat([mix, mix * amplified, mix / amplified], dim=1))
+        count = degree(index, dim_size, x.dtype).unsqueeze(1)
+        return apply_linear(self.linear, scaled_by_degree(mix, count, self.delta.to(x.dtype)))
+
+
+def scaled_by_degree(mix: Tensor, count: Tensor, delta: Tensor) -> Tensor:
+    r"""Returns the mix under PNA's three scalers, side by side in the last dimension.
+
+    Args:
+        mix: Aggregates, with the width in the last dimension.
+        count: The nodes' numbers of messages, in a shape that multiplies ``mix``. A node without messages is divided
+            as if it had one.
+        delta: The mean :math:`\delta` of :func:`mean_log_degree`.
+    """
+    amplify, attenuate = count.log1p() / delta, delta / count.clamp(min=1).log1p()
+    return torch.cat([mix, mix * amplify.to(mix.dtype), mix * attenuate.to(mix.dtype)], dim=-1)
 
 
 def mean_log_degree(degrees: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr.affine import compare_maps
-from ssma.aggr.grouped import apply_linear, check_floating, is_number, is_width
+from ssma.aggr.grouped import apply_linear, check_width, is_number, is_width, targets_of
 from ssma.aggr.product import BLOCK, compressed_product, headroom, largest_factor
 from ssma.aggr.selection import attention_slots, random_slots
 from ssma.aggr.spectrum import kept, roots_of_unity, transform_matrix, transformed_map, transformed_weight
@@ -217,15 +217,9 @@ class SSMAAggregation(Aggregation):
             dim: Dimension of the messages, the first one.
         """
         features, self.node_features = self.node_features, None
-        check_floating(self, x)
-        message = self._as_heads(x, dim)
-        if ptr is not None:
-            dim_size = ptr.numel() - 1
-            index = torch.arange(dim_size, device=x.device).repeat_interleave(ptr.diff(), output_size=x.size(0))
-        if index.numel() != x.size(0):
-            raise ValueError(f"SSMAAggregation got {x.size(0)} messages but an index of {index.numel()} targets")
-        if dim_size is None:
-            dim_size = int(index.max()) + 1 if index.numel() else 0
+        check_width(self, x, dim)
+        index = targets_of(self, x, index, ptr, dim)
+        message = x.view(-1, self.heads, self.in_channels)
         with torch.autocast(x.device.type, enabled=False):
             inner = message if message.dtype == torch.float64 else message.float()
             content = inner if self.slots_from == "messages" else self._source_features(inner, features)
@@ -235,20 +229,6 @@ class SSMAAggregation(Aggregation):
                 slots, filled = attention_slots(content, self._scores(inner, index, features), index, dim_size)
             out = self._mix(slots, filled)
         return out.to(x.dtype).view(dim_size, *x.shape[1:])
-
-    def _as_heads(self, x: Tensor, dim: int) -> Tensor:
-        if x.dim() not in (2, 3) or dim % x.dim() != 0:
-            raise ValueError(
-                f"SSMAAggregation got messages of shape {tuple(x.shape)} and dim={dim} but expected [E, channels] or "
-                f"[E, heads, channels] with the messages in the first dimension"
-            )
-        expected = [(self.heads, self.in_channels)] if x.dim() == 3 else [(self.heads * self.in_channels,)]
-        if tuple(x.shape[1:]) not in expected:
-            raise ValueError(
-                f"SSMAAggregation got messages of shape {tuple(x.shape)} but expected heads={self.heads} times "
-                f"in_channels={self.in_channels}; build it with the heads and the width of the layer's messages"
-            )
-        return x.view(-1, self.heads, self.in_channels)
 
     def _source_features(self, message: Tensor, features: NodeFeatures | None) -> Tensor:
         """Returns the source node's features in place of each message, ``[E, heads, channels]``."""

@@ -10,7 +10,7 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import degree
 
 from ssma.aggr import MeanAggregation, StdAggregation
-from ssma.aggr.pna import mean_log_degree
+from ssma.aggr.pna import mean_log_degree, scaled_by_degree
 
 
 def plain_mix() -> list[Aggregation]:
@@ -70,8 +70,7 @@ class DegreeScaledMix(Aggregation):
         mix = torch.cat([aggr(x, index, ptr, dim_size, dim) for aggr in self.aggrs], dim=-1)
         count = degree(index, mix.size(dim), self.delta.dtype)
         count = count.view([-1 if axis == dim % mix.dim() else 1 for axis in range(mix.dim())])
-        amplify, attenuate = count.log1p() / self.delta, self.delta / count.clamp(min=1).log1p()
-        return torch.cat([mix, mix * amplify.to(mix.dtype), mix * attenuate.to(mix.dtype)], dim=-1)
+        return scaled_by_degree(mix, count, self.delta)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.aggrs))})"

@@ -57,7 +57,8 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
         flags = [results.arm(arm["id"]) / name for name in ("tuned", "evaluated")]
         if not chosen.exists():
             flags[0].unlink(missing_ok=True)
-        if flags[1].exists() and not (evaluation.exists() and _all_fits(results, evaluation)):
+        kept = chosen.exists() and evaluation.exists() and _all_fits(results, evaluation)
+        if flags[1].exists() and not kept:
             flags[1].unlink()
     for experiment in plan["theory"].values():
         record = results.theory(experiment["id"])

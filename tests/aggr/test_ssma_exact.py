@@ -361,7 +361,7 @@ def test_slots_from_features_need_a_layer_of_the_same_width():
     with pytest.raises(ValueError, match="use_aggregation"):
         SSMAAggregation(4, slots_from="features")(torch.randn(3, 4), torch.tensor([0, 0, 1]))
     layer = use_aggregation(SAGEConv((6, 4), 4), SSMAAggregation(4, slots_from="features", attention_channels=(6, 4)))
-    with pytest.raises(ValueError, match="messages of shape .* but expected heads=1 times in_channels=4"):
+    with pytest.raises(ValueError, match="messages of shape .* but expected .* with heads=1 and in_channels=4"):
         layer((torch.randn(3, 6), torch.randn(3, 4)), torch.tensor([[0, 1], [1, 2]]))
     wide = use_aggregation(Doubling(), SSMAAggregation(8, slots_from="features", attention_channels=4))
     with pytest.raises(ValueError, match="source features of width 4 but slots_from='features' expected .* 8"):

@@ -19,7 +19,9 @@ rule tune:
 
 rule evaluate:
     input:
-        rules.tune.output,
+        store=rules.store.output,
+        card=lambda wildcards: f"{RESULTS}/data/{ARMS[wildcards.arm]}/card.json",
+        tuned=lambda wildcards: rules.tune.output if wildcards.arm in SEARCHED else [],
     output:
         touch(f"{RESULTS}/arms/{{arm}}/evaluated"),
     log:

@@ -26,6 +26,7 @@ RESULTS, REPORT = f"results/{PLAN['study']}", f"reports/{PLAN['study']}"
 DATASETS = {dataset["id"]: label for label, dataset in PLAN["datasets"].items()}
 PLAN_FILE, FRAME = f"{RESULTS}/plan.json", f"{RESULTS}/records.parquet"
 ARMS = {arm["id"]: PLAN["datasets"][arm["dataset"]]["id"] for arm in PLAN["arms"]}
+SEARCHED = {arm["id"] for arm in PLAN["arms"] if arm["space"]}
 THEORY = {experiment["id"]: name for name, experiment in PLAN["theory"].items()}
 GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
 
