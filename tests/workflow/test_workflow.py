@@ -143,6 +143,22 @@ def test_only_what_a_change_touches_runs_again(finished):
     assert "Nothing to be done" in snakemake(finished, "-n")[1]
 
 
+def test_an_arm_without_a_search_space_is_one_job(tmp_path):
+    study = {key: value for key, value in TINY.items() if key != "tune"} | {
+        "ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}
+    }
+    last = {"evaluate": 1, "collect": 1, "report": 1, "all": 1}
+    assert jobs(snakemake(tmp_path, "-n", study=study)[1]) == {"store": 1, "prepare": 1} | last
+    status, output = snakemake(tmp_path, study=study)
+    assert status == 0, output
+    record = next(tmp_path.glob("results/tiny/arms/*/chosen.json"))
+    chosen = read(record)
+    assert (chosen["status"], chosen["trials"], chosen["chosen"]) == ("ok", [], {"0": {}, "1": {}})
+    assert len(numbers(tmp_path)) == 2
+    record.unlink()
+    assert jobs(snakemake(tmp_path, "-n", study=study)[1]) == last
+
+
 def test_a_deleted_record_is_made_again_with_the_same_numbers(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "copy")
     folder = tmp_path / "copy"
