@@ -32,16 +32,20 @@ def _official(arm: dict[str, Any]) -> str:
 def _folds(arm: dict[str, Any], folds: int) -> str:
     tuned, evaluated = arm["tune_splits"], arm["splits"]
     included = [split for split in evaluated if split in tuned]
-    chosen_by = [split for split in evaluated if any(split == (other + 1) % folds for other in tuned)]
-    trained_on = [split for split in evaluated if any(split not in (t, (t + 1) % folds) for t in tuned)]
+    judging = [split for split in evaluated if any(split == (other + 1) % folds for other in tuned)]
+    training = [split for split in evaluated if any(split not in (t, (t + 1) % folds) for t in tuned)]
+    which = "the tuned ones" if included == tuned else f"{len(included)} of the {len(tuned)} tuned ones"
+    choose = "" if arm["selection"] == "test" else ", which choose,"
     return (
-        f"of {folds} folds, splits {spans(tuned)} are tuned on and splits {spans(evaluated)} evaluated, which include "
-        f"{'the tuned ones' if included == tuned else f'{len(included)} of {len(tuned)} tuned ones'} (trained anew, "
-        f"with other seeds). In tuning, {_scored(arm)}. Yet a fold of one split is another part of others: the "
-        f"validation parts of tuning, which judge, hold the test data of splits {spans(chosen_by) or 'none'}, its "
-        f"training parts those of splits {spans(trained_on) or 'none'}. So it is in every search on folds that is not "
-        "nested."
+        f"of {folds} folds, tuned on {_splits(tuned)}, evaluated on {_splits(evaluated)}, which include {which} "
+        f"(trained anew, with other seeds). In tuning, {_scored(arm)}. Yet a fold is another part in other splits: the "
+        f"validation parts of tuning{choose} are the test parts of {_splits(judging)}, and its training parts hold "
+        f"those of {_splits(training)}. So it is in every search on folds that is not nested."
     )
+
+
+def _splits(numbers: list[int]) -> str:
+    return f"split{'s' * (len(numbers) > 1)} {spans(numbers)}" if numbers else "no evaluated split"
 
 
 def _scored(arm: dict[str, Any]) -> str:

@@ -137,12 +137,12 @@ CAPTION = (
     "the best mean validation metric; per split: for every split the trial that its own validation part prefers; "
     f"test: the best mean test metric, the paper's rule, {BIASED}. Test metric, mean ± sample standard deviation "
     "over the tuned splits (their number). Share the best: how many of the complete trials have the best mean; the "
-    "earliest is taken. Optimism: test minus validation in the units of the metric, positive where it flatters. It is "
-    "never below 0, as the best test metric of some trials is not below that of another one of them: its size says "
-    "something, its sign does not, nor is its mean evidence by itself. 95% interval: corrected resampled t-test over "
-    "the tuned splits, paired (Nadeau and Bengio 2003); both trials were picked by numbers of the same fits, so that "
-    "it describes them and tests nothing. An arm with one configuration has nothing to choose and shows its "
-    "evaluation fits."
+    "earliest is taken. Optimism: test minus validation in the units of the metric, positive where it flatters. Where "
+    "no test metric lacks it is never below 0, as the best test metric of some trials is not below that of another "
+    "one of them: its size says something, its sign does not, nor is its mean evidence by itself. 95% interval: "
+    "corrected resampled t-test over the tuned splits, paired (Nadeau and Bengio 2003); both trials were picked by "
+    "numbers of the same fits, so that it describes them and tests nothing. An arm with one configuration has nothing "
+    "to choose and shows its evaluation fits, over the evaluation splits."
 )
 SHARED = ("validation", "test")
 COLUMNS = ["data set", "layer", "aggregator", "fixed settings", "trials planned", "complete", "pruned", "failed",
@@ -171,7 +171,9 @@ def table(
             numbers = [Cell("–")] * (len(COLUMNS) - len(facts))
         else:
             numbers = [*map(Cell, _counts(bias)), *(_cell(bias, rule, metric) for rule in RULES)]
-            numbers += [Cell(f"{bias.shared[rule]}/{bias.usable}" if rule in bias.shared else "–") for rule in SHARED]
+            numbers += [
+                Cell(f"{bias.shared[rule]} of {bias.usable}" if rule in bias.shared else "–") for rule in SHARED
+            ]
             numbers += _optimism(arm, bias, metric, ratios.get(arm["dataset"]), untested)
         rows.append([replace(cell, arm=arm["id"]) for cell in [*map(Cell, facts), *numbers]])
     below = _reasons(untested) + _means(plan, found, metrics)
@@ -243,7 +245,10 @@ def _means(plan: dict[str, Any], found: dict[str, Bias], metrics: dict[str, Metr
         bias = found.get(arm["id"])
         if bias is not None and bias.usable > 1 and bias.gains:
             groups.setdefault((arm["aggregator"], metrics[arm["dataset"]]), []).append((arm, bias))
-    return [f"Mean optimism, {name}, {metric.title}: {_mean(arms, metric)}" for (name, metric), arms in groups.items()]
+    return [
+        f"Optimism of test with {name}, {metric.title}: mean {_mean(arms, metric)}"
+        for (name, metric), arms in groups.items()
+    ]
 
 
 def _mean(arms: list[tuple[dict[str, Any], Bias]], metric: Metric) -> str:
