@@ -58,7 +58,7 @@ class Bias:
 
     ``gains`` are the flattery of ``test`` over ``validation`` on each split that has a test metric of both, in raw
     units; ``usable`` counts the complete trials that have all their records; ``shared`` says for ``validation`` and
-    ``test`` how many of them share the best mean, of which the earliest is taken.
+    ``test`` how many of them share the best mean but for rounding.
     """
 
     outcomes: dict[str, Outcome]
@@ -136,13 +136,13 @@ CAPTION = (
     "Selection bias: what each rule would report, from the same tuning fits. Validation: the complete trial with "
     "the best mean validation metric; per split: for every split the trial that its own validation part prefers; "
     f"test: the best mean test metric, the paper's rule, {BIASED}. Test metric, mean ± sample standard deviation "
-    "over the tuned splits (their number). Share the best: how many of the complete trials have the best mean; the "
-    "earliest is taken. Optimism: test minus validation in the units of the metric, positive where it flatters. Where "
-    "no test metric lacks it is never below 0, as the best test metric of some trials is not below that of another "
-    "one of them: its size says something, its sign does not, nor is its mean evidence by itself. 95% interval: "
-    "corrected resampled t-test over the tuned splits, paired (Nadeau and Bengio 2003); both trials were picked by "
-    "numbers of the same fits, so that it describes them and tests nothing. An arm with one configuration has nothing "
-    "to choose and shows its evaluation fits, over the evaluation splits."
+    "over the tuned splits (their number). Share the best: how many of the complete trials have the best mean, but "
+    "for rounding; of exactly equal ones the earliest is taken. Optimism: test minus validation in the units of the "
+    "metric, positive where it flatters. Where no test metric lacks it is never below 0, as the best test metric of "
+    "some trials is not below that of another one of them: its size says something, its sign does not, nor is its "
+    "mean evidence by itself. 95% interval: corrected resampled t-test over the tuned splits, paired (Nadeau and "
+    "Bengio 2003); both trials were picked by numbers of the same fits, so that it describes them and tests nothing. "
+    "An arm with one configuration has nothing to choose and shows its evaluation fits, over the evaluation splits."
 )
 SHARED = ("validation", "test")
 COLUMNS = ["data set", "layer", "aggregator", "fixed settings", "trials planned", "complete", "pruned", "failed",
