@@ -10,6 +10,7 @@ from ssma.report.arms import arms
 from ssma.report.axes import axis_table
 from ssma.report.claims import claim_tables
 from ssma.report.evidence import Records
+from ssma.report.flags import flags
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 from ssma.report.html import BesidePaper, Picture, Section, arm_page, page
 from ssma.report.kept import keep, test_train_ratio
@@ -67,7 +68,7 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     ratios = {label: test_train_ratio(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
     sanity = read_sanity(results, plan)
     sections = [_section(plan, name, frame, ratios, sanity, out) for name in plan["ablations"]]
-    sections.append(_selection_bias(plan, frame, out))
+    sections.append(_selection_bias(plan, frame, ratios, out))
     all_arms, papers = arms(plan, frame), _beside_paper(plan, frame, ratios, sanity)
     for table in [*(table for section in sections for table in section.tables), all_arms, *papers.all_tables]:
         _write_table(table, out / "tables")
@@ -130,10 +131,12 @@ def _beside_paper(
     return BesidePaper(tables, not_run, *claim_tables(Records(plan, frame, ratios, units, found)))
 
 
-def _selection_bias(plan: dict[str, Any], frame: "pandas.DataFrame", out: Path) -> Section:
+def _selection_bias(
+    plan: dict[str, Any], frame: "pandas.DataFrame", ratios: dict[str, float | None], out: Path
+) -> Section:
     name, found = selection_bias.NAME, selection_bias.biases(frame)
     figure = selection_bias.draw(plan, frame, found)
-    table, caption = selection_bias.table(plan, frame, found), selection_bias.caption(plan, found)
+    table, caption = selection_bias.table(plan, frame, found, ratios), selection_bias.caption(plan, found)
     pictures = [_picture(figure, out, name, caption, table.csv())] if figure else []
     return Section(name, "Selection bias", [table], pictures)
 
@@ -152,7 +155,7 @@ def _warnings(
     for section in sections:
         if any(note.startswith(checks.UNEQUAL) for note in section.tables[0].notes):
             lines.append(f"Arms of “{section.title}” were not treated alike: see the lines under its table.")
-    return lines
+    return lines + flags(plan, frame)
 
 
 def _write_table(table: Table, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.labels import listing, point_text, value_text
+from ssma.report.labels import listing, point_text, spans, value_text
 from ssma.report.statistics import BIASED
 from ssma.study.ids import canonical_json
 
@@ -17,8 +17,8 @@ SIZES = ("model.budget", "model.hidden_channels", "model.num_layers")
 def unequal_treatment(plan: dict[str, Any], ablation: str) -> list[str]:
     """Returns a line for each thing that differs among the arms of one data set and layer and is not an axis.
 
-    Compared are trials, splits, repeats, the way of selection, and every model and training option (with the values
-    that are searched, where it is searched).
+    Compared are trials, evaluation splits, tuned splits, repeats, the way of selection, and every model and training
+    option (with the values that are searched, where it is searched).
     """
     arms = {arm["id"]: arm for arm in plan["arms"]}
     axes, cells = plan["ablations"][ablation]["axes"], plan["ablations"][ablation]["cells"]
@@ -31,7 +31,8 @@ def unequal_treatment(plan: dict[str, Any], ablation: str) -> list[str]:
         for key, values in found.items():
             if len(values) > 1 and key not in axes:
                 parts = "; ".join(f"{value} for {listing(names)}" for value, names in values.items())
-                lines.append(f"{UNEQUAL} treatment on {dataset}, {layer}: {key} is {parts}.")
+                verb = "are" if key.endswith("splits") else "is"
+                lines.append(f"{UNEQUAL} treatment on {dataset}, {layer}: {key} {verb} {parts}.")
     return lines
 
 
@@ -94,8 +95,8 @@ def _unlike(effort: dict[str, dict], planned: dict[str, int], sized: bool) -> di
 
 def _treatment(arm: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "number of trials", str(arm["trials"])
-    for key in ("splits", "tune_splits"):
-        yield key, canonical_json(arm[key])
+    yield "evaluation splits", spans(arm["splits"])
+    yield "tuned splits", spans(arm["tune_splits"]) or "none"
     yield "repeats", str(arm["repeats"])
     if arm["selection"] != "none":  # with nothing to choose; the number of trials says so
         yield "selection", arm["selection"]

@@ -71,6 +71,17 @@ def listing(names: Iterable[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def spans(numbers: Iterable[int]) -> str:
+    """Returns rising numbers as "0, 1, 4 to 9": three or more in a row by their ends."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+
+
 @dataclass(frozen=True)
 class Metric:
     """A metric and the way it is shown: accuracy and AP in percent, errors with four decimals."""

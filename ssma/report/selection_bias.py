@@ -2,6 +2,8 @@
 
 ``validation`` takes the trial with the best mean validation metric, ``per_split`` for every split the trial that its
 own validation part prefers, ``test`` the trial with the best mean test metric: the paper's rule, which is biased.
+A maximum is never below another element of its set, so that the optimism of ``test`` over ``validation`` is 0 or more
+by construction, whatever the data: how large it is says something, that it is positive does not.
 """
 
 import math
@@ -10,9 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ssma.report import figures
-from ssma.report.labels import Metric, metrics_of, point_text
+from ssma.report.folds import seen_in_tuning
+from ssma.report.labels import Metric, listing, metrics_of, point_text
 from ssma.report.statistics import BIASED, summarise
 from ssma.report.table import Cell, Table
+from ssma.statistics.describe import SMALLEST
+from ssma.statistics.outcome import Interval, NotTestable
+from ssma.statistics.pairs import corrected_t, paired_differences
 from ssma.tune.select import SIGN, Scores, choose
 
 if TYPE_CHECKING:
@@ -50,21 +56,28 @@ class Outcome:
 class Bias:
     """The rules on one arm's trials.
 
-    ``optimism`` is that of ``test`` over ``validation``, positive where it flatters; ``usable`` counts the complete
-    trials that have all their records.
+    ``gains`` are the flattery of ``test`` over ``validation`` on each split that has a test metric of both, in raw
+    units; ``usable`` counts the complete trials that have all their records; ``shared`` says for ``validation`` and
+    ``test`` how many of them share the best mean but for rounding.
     """
 
     outcomes: dict[str, Outcome]
-    optimism: float
+    gains: tuple[float, ...]
     states: dict[str, int]
     usable: int
+    shared: dict[str, int]
+
+    @property
+    def optimism(self) -> float:
+        """The mean of the gains, NaN if there are none."""
+        return math.fsum(self.gains) / len(self.gains) if self.gains else math.nan
 
 
 def selection_bias(rows: "pandas.DataFrame") -> Bias:
     """Returns what each rule would report of one arm; a rule that has no trial to take is left out.
 
-    Only complete trials can be chosen, by ``test`` only those with a test metric on every split. ``optimism`` is the
-    mean difference over the splits on which both rules have a test metric, in raw units, NaN if there is none.
+    Only complete trials can be chosen, by ``test`` only those with a test metric on every split. Where the one that
+    ``validation`` takes lacks some, it is not among them, and only then can the optimism be below 0.
 
     Args:
         rows: The arm's tuning rows of the frame.
@@ -82,15 +95,27 @@ def selection_bias(rows: "pandas.DataFrame") -> Bias:
         trials = choose(scores, splits, complete["direction"].iloc[0], per_split)
         return Outcome(trials, pandas.Series([tests[trials[s]][s] for s in splits], index=splits, dtype=float))
 
-    outcomes = {}
+    outcomes, shared, gains = {}, {}, ()
     if by_validation:
         outcomes = {"validation": outcome(by_validation), "per_split": outcome(by_validation, per_split=True)}
-    optimism = math.nan
+        shared["validation"] = _sharing_the_best(by_validation, complete["direction"].iloc[0])
     if by_test:
         outcomes["test"] = outcome(by_test)
-        gain = outcomes["test"].tests - outcomes["validation"].tests
-        optimism = float(SIGN[complete["direction"].iloc[0]] * gain.mean())
-    return Bias(outcomes, optimism, states, len(by_validation))
+        shared["test"] = _sharing_the_best(by_test, complete["direction"].iloc[0])
+        gains = _gains(outcomes["validation"].tests, outcomes["test"].tests, complete["direction"].iloc[0])
+    return Bias(outcomes, gains, states, len(by_validation), shared)
+
+
+def _gains(by_validation: "pandas.Series", by_test: "pandas.Series", direction: str) -> tuple[float, ...]:
+    both = by_validation.notna() & by_test.notna()
+    if not both.any():
+        return ()
+    return tuple(float(SIGN[direction] * gain) for gain in paired_differences(by_test[both], by_validation[both]))
+
+
+def _sharing_the_best(scores: Scores, direction: str) -> int:
+    means = [SIGN[direction] * math.fsum(of_splits.values()) / len(of_splits) for of_splits in scores.values()]
+    return sum(math.isclose(mean, max(means), rel_tol=1e-12) for mean in means)
 
 
 def biases(frame: "pandas.DataFrame") -> dict[str, Bias]:
@@ -107,36 +132,52 @@ def _whole(complete: "pandas.DataFrame", column: str, splits: list[int]) -> Scor
     return {trial: of_splits for trial, of_splits in scores.items() if sorted(of_splits) == splits}
 
 
+CAPTION = (
+    "Selection bias: what each rule would report, from the same tuning fits. Validation: the complete trial with "
+    "the best mean validation metric; per split: for every split the trial that its own validation part prefers; "
+    f"test: the best mean test metric, the paper's rule, {BIASED}. Test metric, mean ± sample standard deviation "
+    "over the tuned splits (their number). Share the best: how many of the complete trials have the best mean, but "
+    "for rounding; of exactly equal ones the earliest is taken. Optimism: test minus validation in the units of the "
+    "metric, positive where it flatters. Where no test metric lacks it is never below 0, as the best test metric of "
+    "some trials is not below that of another one of them: its size says something, its sign does not, nor is its "
+    "mean evidence by itself. 95% interval: corrected resampled t-test over the tuned splits, paired (Nadeau and "
+    "Bengio 2003); both trials were picked by numbers of the same fits, so that it describes them and tests nothing. "
+    "An arm with one configuration has nothing to choose and shows its evaluation fits, over the evaluation splits."
+)
+SHARED = ("validation", "test")
 COLUMNS = ["data set", "layer", "aggregator", "fixed settings", "trials planned", "complete", "pruned", "failed",
-           "validation", "per split", "test † (biased)", "optimism of test"]  # fmt: skip
+           "validation", "per split", "test † (biased)", "share the best validation", "share the best test",
+           "optimism of test", "95% interval of optimism"]  # fmt: skip
 
 
-def table(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]) -> Table:
-    """Returns a row per arm: what each rule would report, and the optimism of ``test``.
+def table(
+    plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias], ratios: dict[str, float | None]
+) -> Table:
+    """Returns a row per arm: what each rule would report, and the optimism of ``test``; its mean per aggregator below.
 
     Args:
+        plan: The plan.
+        frame: The records.
         found: What ``biases`` returns of the frame.
+        ratios: n_test / n_train of each data set's splits; None if unknown.
     """
-    summary, metrics, rows = summarise(frame), metrics_of(frame), []
+    summary, metrics, rows, untested = summarise(frame), metrics_of(frame), [], []
     for arm in plan["arms"]:
         facts = [arm["dataset"], arm["layer"], arm["aggregator"], point_text(arm["fixed"]), str(arm["trials"])]
         bias, metric = found.get(arm["id"]), metrics.get(arm["dataset"])
         if arm["trials"] == 0:
             numbers = [*map(Cell, "–––"), *_one_configuration(summary.loc[arm["id"]], metric)]
         elif bias is None or metric is None:
-            numbers = [Cell("–")] * 7
+            numbers = [Cell("–")] * (len(COLUMNS) - len(facts))
         else:
             numbers = [*map(Cell, _counts(bias)), *(_cell(bias, rule, metric) for rule in RULES)]
-            numbers.append(_optimism(arm, bias, metric))
+            numbers += [
+                Cell(f"{bias.shared[rule]} of {bias.usable}" if rule in bias.shared else "–") for rule in SHARED
+            ]
+            numbers += _optimism(arm, bias, metric, ratios.get(arm["dataset"]), untested)
         rows.append([replace(cell, arm=arm["id"]) for cell in [*map(Cell, facts), *numbers]])
-    caption = (
-        "Selection bias: what each rule would report, from the same tuning fits. Validation: the complete trial with "
-        "the best mean validation metric; per split: for every split the trial that its own validation part prefers; "
-        f"test: the best mean test metric, the paper's rule, {BIASED}. Test metric, mean ± sample standard deviation "
-        "over the tuned splits (their number). Optimism: test minus validation in the units of the metric, positive "
-        "where it flatters. An arm with one configuration has nothing to choose and shows its evaluation fits."
-    )
-    return Table(NAME, caption, COLUMNS, rows, grouped=True)
+    below = _reasons(untested) + _means(plan, found, metrics)
+    return Table(NAME, CAPTION, COLUMNS, rows, seen_in_tuning(plan), grouped=True, footnotes=below)
 
 
 def _counts(bias: Bias) -> list[str]:
@@ -146,11 +187,11 @@ def _counts(bias: Bias) -> list[str]:
 
 
 def _one_configuration(result: "pandas.Series", metric: Metric | None) -> list[Cell]:
-    nothing = Cell("0 (nothing to choose)", numbers=(0.0, None, int(result["n"])))
+    nothing = [Cell("–"), Cell("–"), Cell("nothing to choose"), Cell("–")]
     if metric is None or not result["n"]:
-        return [*map(Cell, "–––"), nothing]
+        return [*map(Cell, "–––"), *nothing]
     text = f"{metric.spread(result['mean'], result['std'])} ({result['n']})"
-    return [Cell(text, numbers=_numbers(result["mean"], result["std"], result["n"], metric))] * 3 + [nothing]
+    return [Cell(text, numbers=_numbers(result["mean"], result["std"], result["n"], metric))] * 3 + nothing
 
 
 def _cell(bias: Bias, rule: str, metric: Metric) -> Cell:
@@ -162,12 +203,69 @@ def _cell(bias: Bias, rule: str, metric: Metric) -> Cell:
     return Cell(text, numbers=_numbers(found.mean, found.std, found.n, metric))
 
 
-def _optimism(arm: dict[str, Any], bias: Bias, metric: Metric) -> Cell:
-    if math.isnan(bias.optimism):
-        return Cell("–")
-    text = metric.text(bias.optimism, signed=True) if bias.optimism else "0"
-    why = " (nothing to choose)" if arm["trials"] == 1 else " (one trial is left)" if bias.usable == 1 else ""
-    return Cell(text + why, numbers=(bias.optimism * metric.factor, None, bias.outcomes["test"].n))
+def _optimism(
+    arm: dict[str, Any], bias: Bias, metric: Metric, ratio: float | None, untested: list[str]
+) -> tuple[Cell, Cell]:
+    """Returns the entries of the optimism and of its interval; a reason why there is none is added to ``untested``."""
+    if not bias.gains:
+        return Cell("–"), Cell("–")
+    n, splits = len(bias.gains), len(bias.outcomes["test"].tests)
+    text = _signed(bias.optimism, metric) + ("" if n == splits else f" (on {n} of {splits} splits)")
+    text += " (nothing to choose)" if arm["trials"] == 1 else " (one trial is left)" if bias.usable == 1 else ""
+    optimism = Cell(text, numbers=(bias.optimism * metric.factor, None, n))
+    interval = _interval(bias, ratio)
+    if isinstance(interval, NotTestable):
+        untested.append(interval.reason)
+        return optimism, Cell("not testable")
+    ends = (interval.low * metric.factor, interval.high * metric.factor)
+    return replace(optimism, interval=ends), Cell(metric.interval(interval, signed=True))
+
+
+def _interval(bias: Bias, ratio: float | None) -> Interval | NotTestable:
+    """Returns the interval of the mean gain over the tuned splits, by the corrected resampled t-test."""
+    if bias.outcomes["test"].trials == bias.outcomes["validation"].trials:
+        return NotTestable("both rules take the same trial")
+    if len(bias.gains) < SMALLEST:
+        return NotTestable(f"{len(bias.gains)} of the {SMALLEST} splits that an interval needs")
+    found = corrected_t(bias.gains, ratio)
+    return found if isinstance(found, NotTestable) else found.interval
+
+
+def _reasons(untested: list[str]) -> list[str]:
+    """Returns a line that says why there are intervals that cannot be had."""
+    counts = {reason: untested.count(reason) for reason in untested}
+    told = "; ".join(f"{reason} ({count} arm{'' if count == 1 else 's'})" for reason, count in counts.items())
+    return [f"Not testable, which never means that there is no optimism: {told}."] if told else []
+
+
+def _means(plan: dict[str, Any], found: dict[str, Bias], metrics: dict[str, Metric]) -> list[str]:
+    """Returns a line per aggregator and metric: the mean optimism over the arms that have a choice."""
+    groups: dict[tuple[str, Metric], list[tuple[dict[str, Any], Bias]]] = {}
+    for arm in plan["arms"]:
+        bias = found.get(arm["id"])
+        if bias is not None and bias.usable > 1 and bias.gains:
+            groups.setdefault((arm["aggregator"], metrics[arm["dataset"]]), []).append((arm, bias))
+    return [
+        f"Optimism of test with {name}, {metric.title}: mean {_mean(arms, metric)}"
+        for (name, metric), arms in groups.items()
+    ]
+
+
+def _mean(arms: list[tuple[dict[str, Any], Bias]], metric: Metric) -> str:
+    values = [bias.optimism for _, bias in arms]
+    same = sum(bias.outcomes["test"].trials == bias.outcomes["validation"].trials for _, bias in arms)
+    places = f"{listing(arm['dataset'] for arm, _ in arms)}; {listing(arm['layer'] for arm, _ in arms)}"
+    usable = sorted({bias.usable for _, bias in arms})
+    trials = str(usable[0]) if len(usable) == 1 else f"{usable[0]} to {usable[-1]}"
+    return (
+        f"{_signed(math.fsum(values) / len(values), metric)} over n = {len(arms)} arms ({places}), from "
+        f"{_signed(min(values), metric)} to {_signed(max(values), metric)}, best of {trials} trials each; both rules "
+        f"take the same trial in {same} of {len(arms)}."
+    )
+
+
+def _signed(value: float, metric: Metric) -> str:
+    return metric.text(value, signed=True) if value else metric.text(0.0)
 
 
 def _numbers(mean: float, std: float, n: int, metric: Metric) -> tuple[float, float | None, int]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ssma.errors import StudyError
-from ssma.report.labels import Metric, listing
+from ssma.report.labels import Metric, listing, spans
 from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
 from ssma.study.records import read_record
@@ -24,7 +24,7 @@ def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any]) ->
     lines += ["data", *_pairs(_data(results, plan["datasets"][arm["dataset"]], arm), "  "), ""]
     lines += ["settings", *_pairs(flat(arm["settings"], arm["aggregator"]), "  "), ""]
     lines += ["search", *_pairs(_search(results, arm, chosen), "  "), ""]
-    lines += ["evaluation", *_evaluation(results, evaluation, fits), ""]
+    lines += [f"evaluation splits {spans(arm['splits'])}", *_evaluation(results, evaluation, fits), ""]
     lines += ["made by", *_pairs(_made_by([fit for fit, _ in fits.values() if fit]), "  "), ""]
     lines += ["where", *_pairs(_where(results, arm), "  ")]
     return "\n".join(lines) + "\n"
@@ -79,8 +79,8 @@ def _search(results: Results, arm: dict[str, Any], chosen: dict[str, Any] | None
     facts: dict[str, Any] = {key: canonical_json(values) for key, values in arm["space"].items()}
     if arm["space"]:
         facts |= {
-            "sampler": arm["sampler"], "trials planned": arm["trials"], "judged on splits": arm["tune_splits"],
-            "pruned across splits": arm["prune"], "chosen by": arm["selection"],
+            "sampler": arm["sampler"], "trials planned": arm["trials"], "tuned splits": spans(arm["tune_splits"]),
+            "pruned across tuned splits": arm["prune"], "chosen by": arm["selection"],
             "journal": results.search(arm["search_id"]),
         }  # fmt: skip
     else:
@@ -97,7 +97,7 @@ def _search(results: Results, arm: dict[str, Any], chosen: dict[str, Any] | None
     for split, trial in chosen["chosen_trial"].items():
         of_choice.setdefault(f"trial {trial}: {canonical_json(chosen['chosen'][split])}", []).append(split)
     if arm["space"]:
-        facts |= {f"choice on splits {', '.join(splits)}": text for text, splits in of_choice.items()}
+        facts |= {f"choice for evaluation splits {spans(map(int, of))}": text for text, of in of_choice.items()}
     return facts
 
 

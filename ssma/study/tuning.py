@@ -11,6 +11,8 @@ from ssma.study.space import Space, count, is_finite, values_of
 
 STORAGE_VARIABLE = "SSMA_TUNE_STORAGE"
 LARGEST_GRID = 10_000
+PRUNE_BELOW = 0.1
+"""The p value of the one-sided Wilcoxon test over splits, below which a trial ends early."""
 
 _PAPER = {"selection": "test", "sampler": "grid", "prune": False}
 _COMPRESSION = [0.1, 0.25, 0.5, 0.75, 1]
@@ -58,6 +60,14 @@ def number_of_trials(tune: Tune, space: Space) -> tuple[int, str | None]:
         told = f"tune.trials: got {tune.trials}, but the grid has {size} configurations"
         return size, f"{told}; leave trials out, raise it, or use the sampler random or tpe"
     return size, None
+
+
+def splits_to_prune() -> int:
+    """Returns how many tuned splits a trial needs that could be pruned.
+
+    k splits that all speak against it give p = 1 / 2^k, and after them at least one must be left.
+    """
+    return math.floor(-math.log2(PRUNE_BELOW)) + 2
 
 
 def storage_error(storage: str | None) -> str | None:

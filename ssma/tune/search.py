@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from ssma.errors import StudyError
 from ssma.study.ids import seed_from
 from ssma.study.space import Space, configuration_key, without_idle
+from ssma.study.tuning import PRUNE_BELOW
 from ssma.tune.space import distributions, first_untried, on_grid
 from ssma.tune.storage import writing
 
@@ -102,7 +103,7 @@ def _open(storage: BaseStorage, search_id: str, direction: str, prune: bool) -> 
         study_name=search_id,
         storage=storage,
         direction=direction,
-        pruner=optuna.pruners.WilcoxonPruner(p_threshold=0.1) if prune else optuna.pruners.NopPruner(),
+        pruner=optuna.pruners.WilcoxonPruner(p_threshold=PRUNE_BELOW) if prune else optuna.pruners.NopPruner(),
         load_if_exists=True,
     )
     made_for = study.direction.name.lower()

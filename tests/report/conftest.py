@@ -31,7 +31,7 @@ class Fabric:
         arm = {
             "id": arm_id, "label": arm_id.replace("-", " / "), "dataset": dataset, "layer": layer,
             "aggregator": aggregator, "fixed": fixed or {}, "space": {}, "search_id": arm_id, "trials": 2,
-            "settings": {"aggregator": {}, "model": {"budget": 1000}, "training": {"lr": 0.001}},
+            "settings": {"aggregator": {}, "model": {"budget": 1000}, "training": {"lr": 0.001, "max_epochs": 300}},
             "tune_splits": [0], "splits": list(range(splits)), "repeats": repeats, "selection": "validation",
             "sampler": "tpe", "prune": False,
         } | changes  # fmt: skip

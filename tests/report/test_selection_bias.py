@@ -33,6 +33,8 @@ def test_the_three_rules_on_the_same_trials():
     assert means == pytest.approx({"validation": 0.45, "per_split": 0.5, "test": 0.8})
     assert bias.outcomes["test"].std == pytest.approx(0.2 / math.sqrt(2))
     assert bias.optimism == pytest.approx(0.35)
+    assert bias.gains == (0.4, 0.3)
+    assert bias.shared == {"validation": 1, "test": 1}
     assert (bias.states, bias.usable) == ({"complete": 3, "pruned": 1, "failed": 1}, 3)
 
 
@@ -59,6 +61,24 @@ def test_a_test_score_that_is_missing_is_counted_and_not_chosen_by():
     assert "test" not in none.outcomes and math.isnan(none.optimism)
 
 
+def test_optimism_is_never_below_zero_where_no_test_metric_lacks():
+    import numpy
+
+    random, every = numpy.random.default_rng(0), dict.fromkeys(range(5), "complete")
+    found = []
+    for direction in ("maximize", "minimize") * 20:
+        validation, test = (dict(enumerate(random.integers(0, 5, (5, 2)) / 4)) for _ in range(2))
+        found.append(selection_bias(rows(test, direction, validation, every)).optimism)
+    assert min(found) == 0 and max(found) > 0
+
+
+def test_trials_that_share_the_best_are_counted():
+    validation = {0: [0.1, 0.2], 1: [0.2, 0.1], 2: [0.15, 0.15], 3: [0.9, 0.9]}
+    assert 0.1 + 0.2 != 0.15 + 0.15  # equal but for rounding
+    bias = selection_bias(rows(test={0: [0.5, 0.5], 1: [0.4, 0.6], 2: [0, 0], 3: [1, 1]}, validation=validation))
+    assert bias.shared == {"validation": 3, "test": 2}
+
+
 def test_a_complete_trial_without_all_its_records_is_not_chosen():
     bias = selection_bias(rows(validation=VALIDATION | {1: [0.7, None]}))
     assert bias.outcomes["validation"].trials == {0: 0, 1: 0}
@@ -82,7 +102,7 @@ def report(study, fabric):
 
 def test_the_table_has_a_row_per_arm_and_marks_what_is_biased(report):
     plan, frame = report
-    made = table(plan, frame, biases(frame))
+    made = table(plan, frame, biases(frame), {"MUTAG": 0.5, "ZINC": None})
     found = {row[0].arm: dict(zip(made.columns, row, strict=True)) for row in made.rows}
     assert list(found) == [arm["id"] for arm in plan["arms"]]
     ssma = found["MUTAG-gcn-ssma"]
@@ -90,13 +110,63 @@ def test_the_table_has_a_row_per_arm_and_marks_what_is_biased(report):
     # validation and test are equal in this study, so that the rules agree
     assert ssma["validation"].text == "92.0 ± 2.8 (2)"
     assert ssma["test † (biased)"].text == "92.0 ± 2.8 (2) †"
-    assert ssma["optimism of test"].text == "0"
+    assert ssma["optimism of test"].text == "0.0"
+    assert (ssma["share the best validation"].text, ssma["share the best test"].text) == ("1 of 2", "1 of 2")
+    assert ssma["95% interval of optimism"].text == "not testable"
     lone = found["MUTAG-gat-mean"]
     assert [lone[key].text for key in ("validation", "per split", "test † (biased)")] == ["60.0 ± 14.1 (2)"] * 3
-    assert lone["optimism of test"].text == "0 (nothing to choose)"
+    assert lone["optimism of test"].text == "nothing to choose"
     assert found["MUTAG-gin-sum"]["validation"].text == "–"
-    assert found["MUTAG-gcn-sum"]["optimism of test"].text == "0 (one trial is left)"
+    assert found["MUTAG-gcn-sum"]["optimism of test"].text == "0.0 (one trial is left)"
+    assert found["ZINC-gcn-sum"]["optimism of test"].text == "0.0000 (one trial is left)"
+    assert made.footnotes == [
+        "Not testable, which never means that there is no optimism: both rules take the same trial (4 arms).",
+        "Optimism of test with ssma, accuracy in %: mean 0.0 over n = 1 arms (MUTAG; gcn), from 0.0 to 0.0, best of 2 "
+        "trials each; both rules take the same trial in 1 of 1.",
+    ]
     assert "biased: chosen by the test metric" in made.caption
+
+
+def test_the_optimism_has_its_interval_and_its_mean(fabric):
+    validations = {"MUTAG-gcn-sum": [[0.9, 0.9, 0.9], [0.8, 0.8, 0.8]], "MUTAG-gin-sum": [[0.9, 0.9, 0.9], [0.5, 0, 0]]}
+    tests = {"MUTAG-gcn-sum": [[0.5, 0.6, 0.7], [0.6, 0.8, 0.7]], "MUTAG-gin-sum": [[0.7, 0.7, 0.7], [0.7, 0.7, 0.9]]}
+    for arm, of_trials in tests.items():
+        fabric.arm(arm, space={"training.lr": [1, 2]}, tune_splits=[0, 1, 2])
+        fabric.tuned(arm, [("complete", {"training.lr": n + 1}, scores) for n, scores in enumerate(of_trials)])
+    fabric.plan()
+    plan, frame = read_plan(fabric.results), collect(fabric.results)
+    for arm, of_trials in validations.items():
+        for trial, scores in enumerate(of_trials):
+            frame.loc[(frame["arm"] == arm) & (frame["trial"] == trial) & (frame["stage"] == "tune"), "validation"] = (
+                scores
+            )
+    found = biases(frame)
+    made = table(plan, frame, found, {"MUTAG": 0.5})
+    first, second = (dict(zip(made.columns, row, strict=True)) for row in made.rows)
+    # gains 10, 20, 0 points: mean 10, s 10, error sqrt(1/3 + 1/2) * 10, t quantile 4.302653 of two degrees of freedom
+    half = 4.302653 * math.sqrt(5 / 6) * 10
+    assert first["optimism of test"].text == "+10.0"
+    assert first["optimism of test"].interval == pytest.approx((10 - half, 10 + half), abs=1e-4)
+    assert first["95% interval of optimism"].text == "[−29.3, +49.3]"
+    assert second["optimism of test"].text == "+6.7"
+    assert made.footnotes == [
+        "Optimism of test with sum, accuracy in %: mean +8.3 over n = 2 arms (MUTAG; gcn, gin), from +6.7 to +10.0, "
+        "best of 2 trials each; both rules take the same trial in 0 of 2."
+    ]
+    unknown = table(plan, frame, found, {"MUTAG": None})
+    assert unknown.footnotes[0].endswith("the sizes of the training and test parts are unknown (2 arms).")
+
+
+def test_two_splits_have_no_interval(fabric):
+    arm = fabric.arm("ZINC-gcn-sum", space={"training.lr": [1, 2]}, tune_splits=[0, 1], splits=1)
+    fabric.tuned(arm, [("complete", {"training.lr": 1}, [0.5, 0.6]), ("complete", {"training.lr": 2}, [0.4, 0.6])])
+    fabric.plan()
+    frame = collect(fabric.results)
+    frame.loc[frame["trial"] == 0, "validation"] = 0.1
+    made = table(read_plan(fabric.results), frame, biases(frame), {"ZINC": 0.5})
+    row = dict(zip(made.columns, made.rows[0], strict=True))
+    assert (row["optimism of test"].text, row["95% interval of optimism"].text) == ("+0.0500", "not testable")
+    assert made.footnotes[0].endswith("2 of the 3 splits that an interval needs (1 arm).")
 
 
 def test_the_figure_shows_arms_that_chose(report, study, tmp_path):
@@ -111,7 +181,7 @@ def test_the_figure_shows_arms_that_chose(report, study, tmp_path):
     assert "only the" not in caption(plan, biases(frame))
     build(study, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
-    assert 'id="selection_bias"' in html and "0 (nothing to choose)" in html
+    assert 'id="selection_bias"' in html and "nothing to choose" in html
     assert (tmp_path / "out" / "tables" / "selection_bias.csv").exists()
     assert (tmp_path / "out" / "figures" / "selection_bias.png").exists()
 

@@ -41,8 +41,8 @@ def test_what_a_search_chose_is_told(fabric):
     plan = read_plan(fabric.results)
     text = re.sub(" +", " ", describe_arm(fabric.results, plan, plan["arms"][0]))
     for line in (
-        "training.lr [0.1,0.2]", "sampler tpe", "chosen by validation", "trials planned 2", "judged on splits [0]",
-        'choice on splits 0, 1, 2 trial 1: {"training.lr":0.2}', "not evaluated yet", "card not prepared",
+        "training.lr [0.1,0.2]", "sampler tpe", "chosen by validation", "trials planned 2", "tuned splits 0\n",
+        'choice for evaluation splits 0 to 2 trial 1: {"training.lr":0.2}', "evaluation splits 0 to 2\n not evaluated yet", "card not prepared",
     ):  # fmt: skip
         assert line in text
 

@@ -9,6 +9,7 @@ import pytest
 from ssma.errors import StudyError
 from ssma.study.paths import Results
 from ssma.study.space import configurations
+from ssma.study.tuning import splits_to_prune
 from ssma.tune.arm import tune_arm
 from ssma.tune.search import search
 from ssma.tune.storage import create_tables
@@ -53,6 +54,29 @@ def test_a_search_for_the_other_direction_is_refused(tmp_path):
     search(tmp_path / "j", "s", SPACE, 1, [0], "maximize", False, run)
     with pytest.raises(StudyError, match="search s: was made to maximize its metric but is asked to minimize it"):
         search(tmp_path / "j", "s", SPACE, 1, [0], "minimize", False, run)
+
+
+def test_pruning_needs_as_many_splits_as_is_said(tmp_path):
+    def worse_each_time(hyperparameters, split):
+        return run(hyperparameters, split) | {"validation": {"m": -hyperparameters["x"] - split / 10}}
+
+    space, need = {"x": [1, 2, 3]}, splits_to_prune()
+    states = {}
+    for splits in (need - 1, need):
+        found = search(
+            tmp_path / str(splits),
+            "s",
+            space,
+            3,
+            list(range(splits)),
+            "maximize",
+            True,
+            worse_each_time,
+            sampler="grid",
+        )
+        states[splits] = [result.state for result in found]
+    assert need == 5
+    assert states == {4: ["complete"] * 3, 5: ["complete", "pruned", "pruned"]}
 
 
 def test_two_processes_on_one_journal_train_everything_once(tmp_path):

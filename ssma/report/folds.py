@@ -1,0 +1,54 @@
+"""What a search has seen of the data that its evaluation is tested on, said of every way of splitting in a plan."""
+
+from typing import Any
+
+from ssma.report.labels import listing, spans
+from ssma.study.ids import canonical_json
+
+
+def seen_in_tuning(plan: dict[str, Any]) -> list[str]:
+    """Returns a line for each way of splitting and tuning: which test parts took part in it, and as what.
+
+    Split s of k folds tests fold s, validates fold s + 1 and trains on the rest (`ssma.data.splits`).
+    """
+    groups: dict[str, tuple[dict[str, Any], list[str]]] = {}
+    for arm in plan["arms"]:
+        if arm["tune_splits"]:
+            splits = plan["datasets"][arm["dataset"]]["splits"]
+            by_test = arm["selection"] == "test"
+            key = canonical_json([splits.get("folds"), arm["tune_splits"], arm["splits"], by_test])
+            groups.setdefault(key, (arm, []))[1].append(arm["dataset"])
+    lines = []
+    for arm, labels in groups.values():
+        folds = plan["datasets"][arm["dataset"]]["splits"].get("folds")
+        lines.append(f"{listing(labels)}: {_official(arm) if folds is None else _folds(arm, folds)}")
+    return lines
+
+
+def _official(arm: dict[str, Any]) -> str:
+    return f"the one split is tuned on and evaluated (trained anew, with other seeds). In tuning, {_scored(arm)}."
+
+
+def _folds(arm: dict[str, Any], folds: int) -> str:
+    tuned, evaluated = arm["tune_splits"], arm["splits"]
+    included = [split for split in evaluated if split in tuned]
+    judging = [split for split in evaluated if any(split == (other + 1) % folds for other in tuned)]
+    training = [split for split in evaluated if any(split not in (t, (t + 1) % folds) for t in tuned)]
+    which = "the tuned ones" if included == tuned else f"{len(included)} of the {len(tuned)} tuned ones"
+    choose = "" if arm["selection"] == "test" else ", which choose,"
+    return (
+        f"of {folds} folds, tuned on {_splits(tuned)}, evaluated on {_splits(evaluated)}, which include {which} "
+        f"(trained anew, with other seeds). In tuning, {_scored(arm)}. Yet a fold is another part in other splits: the "
+        f"validation parts of tuning{choose} are the test parts of {_splits(judging)}, and its training parts hold "
+        f"those of {_splits(training)}. So it is in every search on folds that is not nested."
+    )
+
+
+def _splits(numbers: list[int]) -> str:
+    return f"split{'s' * (len(numbers) > 1)} {spans(numbers)}" if numbers else "no evaluated split"
+
+
+def _scored(arm: dict[str, Any]) -> str:
+    if arm["selection"] == "test":
+        return "the test parts are scored and choose the configuration, as the study asks"
+    return "the test parts are scored for this comparison only and choose nothing"

@@ -1,0 +1,118 @@
+"""Sentences about the budget of a whole study, on numbers that can be counted by eye."""
+
+import pytest
+
+from ssma.report.build import build
+from ssma.report.flags import coverage, epoch_cap, flags, idle_pruning, seconds_apart, space_size
+from ssma.report.frame import collect, read_plan
+
+SETTINGS = {"aggregator": {}, "model": {"budget": 1000}, "training": {"lr": 0.001, "max_epochs": 10}}
+
+
+@pytest.fixture
+def made(fabric):
+    """Returns plan and frame of sum, mean and ssma in one place, with the given changes to arms and to fits."""
+
+    def make(arms=None, fits=None):
+        for name in ("sum", "mean", "ssma"):
+            arm = fabric.arm(
+                f"MUTAG-gcn-{name}", repeats=1, splits=2, **{"settings": SETTINGS} | (arms or {}).get(name, {})
+            )
+            entries = []
+            for split in (0, 1):
+                fit = fabric.fit(arm, f"e{split}", 0.5, split=split, **(fits or {}).get(name, {}))
+                entries.append({"id": fit, "split": split, "repeat": 0, "seed": 7, "status": "ok", "reason": None})
+            write(fabric, arm, entries)
+        names = ["sum", "mean", "ssma"]
+        fabric.ablation("main", {"aggregator": names}, {f"MUTAG-gcn-{name}": [name] for name in names})
+        fabric.plan()
+        return read_plan(fabric.results), collect(fabric.results)
+
+    return make
+
+
+def write(fabric, arm, fits):
+    from ssma.study.records import write_record
+
+    record = {"kind": "evaluation", "arm_id": arm, "status": "ok", "reason": None, "chosen": {}, "fits": fits}
+    write_record(fabric.results.evaluation(arm), record | {"planned": len(fits)})
+
+
+def test_fits_that_were_cut_off_are_counted_by_aggregator(made):
+    plan, frame = made(fits={"sum": {"epochs": 9, "best_epoch": 9}, "ssma": {"best_epoch": 10}})
+    assert epoch_cap(plan, frame) == (
+        "Training was cut off at max_epochs (10) in 4 of 6 evaluation fits (0 of 2 with sum, 2 of 2 with mean, 2 of 2 "
+        "with ssma) and in 0 of 0 tuning fits; in 2 of these evaluation fits the last epoch is the best one by "
+        "validation (of equal ones the later counts). They may be undertrained: what is said of them holds for this "
+        "budget of epochs."
+    )
+    searched = frame.assign(**{"hp.training.max_epochs": [20, 20, 20, 20, None, None]})
+    assert "max_epochs (10) in 2 of 6" in epoch_cap(plan, searched)
+    assert epoch_cap(plan, frame.assign(**{"hp.training.max_epochs": 20})) == ""
+
+
+def test_spaces_of_unequal_size_are_told_with_their_shares(made):
+    small = {"space": {"training.lr": [1, 2, 3]}, "trials": 3}
+    large = {"space": {"training.lr": [1, 2, 3], "ssma.kappa": [2, 3, 4, 5]}, "trials": 3}
+    plan, _ = made({"sum": small, "mean": small, "ssma": large})
+    assert coverage(plan) == (
+        "Unequal coverage of search spaces at 1 of 1 places (ablation, data set and layer), in trials planned: 3 of 3 "
+        "configurations (100%) with sum, mean; 3 of 12 configurations (25%) with ssma. As many trials search a larger "
+        "space more thinly."
+    )
+
+
+@pytest.mark.parametrize(
+    ("space", "size", "text"),
+    [
+        ({"x.a": {"low": 0.1, "high": 1.0, "log": False, "kind": "float"}}, None, "2 of infinitely many"),
+        ({"x.a": {"low": 1, "high": 20_000, "log": False, "kind": "int"}}, 10_001, "2 of more than 10,000"),
+        ({"ssma.selection": ["random", "attention"], "ssma.temperature": [1, 2]}, 3, "2 of 3 configurations (66.7%)"),
+    ],
+)  # fmt: skip
+def test_spaces_are_counted_as_the_search_does(made, space, size, text):
+    assert space_size(space) == size
+    plan, _ = made({"sum": {"space": {"training.lr": [1, 2]}}, "ssma": {"space": space}})
+    assert text in coverage(plan)
+
+
+def test_equal_shares_and_arms_without_a_search_are_no_finding(made):
+    plan, _ = made({"sum": {"space": {"training.lr": [1, 2]}}, "ssma": {"space": {"ssma.kappa": [2, 3]}}})
+    assert coverage(plan) == ""
+
+
+def test_seconds_beyond_twice_those_of_the_cheapest_are_told(made):
+    plan, frame = made(fits={"sum": {"seconds": 1.0}, "mean": {"seconds": 2.0}, "ssma": {"seconds": 2.5}})
+    assert seconds_apart(plan, frame) == (
+        "Unequal seconds: at 1 of 1 places (ablation, data set and layer) an arm took more than 2 times those of the "
+        "cheapest arm there: ssma at 1 (2.5 times); the most are 5.0 s (CPU) of MUTAG / gcn / ssma against 2.0 s of "
+        "MUTAG / gcn / sum. Seconds are those on the clock, of tuning and evaluation together, so that other load of "
+        "the machine is in them."
+    )
+
+
+def test_seconds_of_unfinished_arms_and_of_other_devices_are_not_compared(made, fabric):
+    plan, frame = made(
+        fits={"sum": {"seconds": 1.0}, "mean": {"seconds": 9.0, "device": "H200"}, "ssma": {"seconds": 9.0}}
+    )
+    assert "ssma at 1 (9.0 times)" in seconds_apart(plan, frame) and "mean" not in seconds_apart(plan, frame)
+    fabric.results.fit("MUTAG-gcn-ssma-e0").unlink()
+    assert seconds_apart(plan, collect(fabric.results)) == ""
+
+
+def test_pruning_on_too_few_splits_is_told(made):
+    plan, _ = made(
+        {"sum": {"prune": True, "tune_splits": [0, 1]}, "ssma": {"prune": True, "tune_splits": list(range(5))}}
+    )
+    told = idle_pruning(plan)
+    assert told.startswith("Pruning is on and cannot act in 1 of 2 arms, which have 2 tuned splits:")
+    assert "below its 0.1 from 4 splits on" in told and told.endswith("5 in all.")
+    assert idle_pruning({"arms": [arm for arm in plan["arms"] if arm["aggregator"] != "sum"]}) == ""
+
+
+def test_the_page_has_what_there_is_to_flag_and_no_more(made, fabric, tmp_path):
+    plan, frame = made({"sum": {"prune": True}})
+    assert [line.split(" ")[0] for line in flags(plan, frame)] == ["Training", "Pruning"]
+    build(fabric.results, tmp_path / "out")
+    html = (tmp_path / "out" / "index.html").read_text()
+    assert "<li>Training was cut off at max_epochs (10) in 6 of 6" in html and "<li>Pruning is on" in html
