@@ -19,7 +19,7 @@ from ssma.report.table import Cell, Table
 from ssma.statistics.describe import SMALLEST
 from ssma.statistics.outcome import Interval, NotTestable
 from ssma.statistics.pairs import corrected_t, paired_differences
-from ssma.tune.select import SIGN, Scores, choose
+from ssma.tune.select import SIGN, Scores, choose, mean_score
 
 if TYPE_CHECKING:
     import pandas
@@ -58,7 +58,7 @@ class Bias:
 
     ``gains`` are the flattery of ``test`` over ``validation`` on each split that has a test metric of both, in raw
     units; ``usable`` counts the complete trials that have all their records; ``shared`` says for ``validation`` and
-    ``test`` how many of them share the best mean but for rounding.
+    ``test`` how many of them share the best mean, to 12 digits.
     """
 
     outcomes: dict[str, Outcome]
@@ -114,8 +114,8 @@ def _gains(by_validation: "pandas.Series", by_test: "pandas.Series", direction: 
 
 
 def _sharing_the_best(scores: Scores, direction: str) -> int:
-    means = [SIGN[direction] * math.fsum(of_splits.values()) / len(of_splits) for of_splits in scores.values()]
-    return sum(math.isclose(mean, max(means), rel_tol=1e-12) for mean in means)
+    means = [SIGN[direction] * mean_score(of_splits) for of_splits in scores.values()]
+    return means.count(max(means))
 
 
 def biases(frame: "pandas.DataFrame") -> dict[str, Bias]:
@@ -136,8 +136,8 @@ CAPTION = (
     "Selection bias: what each rule would report, from the same tuning fits. Validation: the complete trial with "
     "the best mean validation metric; per split: for every split the trial that its own validation part prefers; "
     f"test: the best mean test metric, the paper's rule, {BIASED}. Test metric, mean ± sample standard deviation "
-    "over the tuned splits (their number). Share the best: how many of the complete trials have the best mean, but "
-    "for rounding; of exactly equal ones the earliest is taken. Optimism: test minus validation in the units of the "
+    "over the tuned splits (their number). Share the best: how many of the complete trials have the best mean, to "
+    "12 digits; the earliest of them is taken. Optimism: test minus validation in the units of the "
     "metric, positive where it flatters. Where no test metric lacks it is never below 0, as the best test metric of "
     "some trials is not below that of another one of them: its size says something, its sign does not, nor is its "
     "mean evidence by itself. 95% interval: corrected resampled t-test over the tuned splits, paired (Nadeau and "
@@ -265,7 +265,7 @@ def _mean(arms: list[tuple[dict[str, Any], Bias]], metric: Metric) -> str:
 
 
 def _signed(value: float, metric: Metric) -> str:
-    return metric.text(value, signed=True) if value else metric.text(0.0)
+    return metric.text(value, signed=True) if abs(value) > 1e-12 else metric.text(0.0)  # equal but for rounding
 
 
 def _numbers(mean: float, std: float, n: int, metric: Metric) -> tuple[float, float | None, int]:

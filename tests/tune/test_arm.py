@@ -80,6 +80,13 @@ def test_noise_in_all_test_labels_changes_no_choice(tmp_path, selection):
     }
 
 
+def test_rounding_decides_between_no_trials():
+    assert (0.1 + 0.2) / 2 > 0.15
+    assert choose({0: {0: 0.15, 1: 0.15}, 1: {0: 0.1, 1: 0.2}}, [0, 1], "maximize") == {0: 0, 1: 0}
+    assert choose({0: {0: 0.1, 1: 0.2}, 1: {0: 0.15, 1: 0.15}}, [0, 1], "minimize") == {0: 0, 1: 0}
+    assert choose({0: {0: 0.15, 1: 0.15}, 1: {0: 0.1, 1: 0.200001}}, [0, 1], "maximize") == {0: 1, 1: 1}
+
+
 def test_equal_scores_choose_the_earliest():
     assert choose({3: {0: 0.5}, 1: {0: 0.5}, 2: {0: 0.4}}, [0], "maximize") == {0: 1}
     with pytest.raises(ValueError, match="no complete trial"):
