@@ -1,6 +1,7 @@
 """The studies that come with the package: what they hold, counted by hand, and that they say the same."""
 
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from ssma.study.config import RULES, load_study, parse_study
 from ssma.study.cost import plan_cost
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
+from ssma.study.settings import LAYERS
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ROOT / "studies"
@@ -108,6 +110,13 @@ def test_the_study_for_two_cores_fits_into_an_hour_and_says_what_it_is(tmp_path)
     assert "3 folds and a few epochs" in plan["title"]
     same = {"compression_gat", "affine_pna", "benchmark", "benchmark_pna"}  # covered by another one at this size
     assert set(plan["ablations"]) == ARMS.keys() - same
+
+
+def test_every_layer_meets_every_data_set_once():
+    plan = plan_of("every_layer")
+    assert {(arm["layer"], arm["dataset"]) for arm in plan["arms"]} == set(product(LAYERS, plan["datasets"]))
+    assert len(plan["arms"]) == len(LAYERS) * len(plan["datasets"]) == 80
+    assert all(len(arm["splits"]) * arm["repeats"] == 1 and not arm["space"] for arm in plan["arms"])
 
 
 def test_the_default_study_shows_every_axis_in_minutes(tmp_path):
