@@ -44,8 +44,7 @@ def _claims(verdicts: dict[str, Verdict]) -> Table:
         CAPTION.format(counts=shown),
         columns,
         rows,
-        long=True,
-        align="p{1.4cm}p{1.4cm}lp{2.4cm}p{1.6cm}p{2.2cm}p{2cm}p{1.8cm}",
+        sentences=True,
         grouped=True,
     )
 
@@ -77,4 +76,4 @@ def _pairs(records: Records, verdicts: dict[str, Verdict]) -> Table:
             ]
         )
     columns = ["claims", "arm", "reference", "metric", "gain [95% interval]", "p", "pairs"]
-    return Table(PAIRS, PAIRS_CAPTION.format(count=len(rows)), columns, rows, long=True, align="p{2cm}p{4cm}p{4cm}llll")
+    return Table(PAIRS, PAIRS_CAPTION.format(count=len(rows)), columns, rows, sentences=True)

@@ -139,7 +139,7 @@ def results_table(table: Beside, sanity: dict[str, dict[str, Any]] | None = None
     footnotes = [f"[{number}] {text}" for number, text in enumerate(texts, 1)] + [source.note] * bool(source.note)
     return Table(
         f"paper/{source.name}", _caption(source, entries), columns, rows, _departures(table), grouped=True,
-        footnotes=footnotes, long=True,
+        footnotes=footnotes,
     )  # fmt: skip
 
 

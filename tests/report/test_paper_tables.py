@@ -10,7 +10,6 @@ from ssma.report.build import build
 from ssma.report.frame import collect, read_plan
 from ssma.report.gains import Pair, mean_gain, pair_of, relative_gain
 from ssma.report.paper_tables import beside, improvement_table, results_table
-from ssma.report.table import Cell, Table
 from ssma.report.units import units_of
 from ssma.statistics.outcome import NotTestable
 
@@ -163,13 +162,21 @@ def check_latex(text):
         assert kind == "begin" or opened.pop() == name
         opened += [name] * (kind == "begin")
     assert not opened and text.count(r"\begingroup") == text.count(r"\endgroup")
-    align = re.sub(r"p\{[^}]*\}", "p", re.search(r"\\begin\{(?:longtable|tabular)\}\{(.*)\}\n", text)[1])
-    body = text.split(r"\midrule", 1)[1].split(r"\bottomrule")[0]
-    for line in body.split("\n"):
-        if "&" in re.sub(r"\\&", "", line):
-            assert len(re.findall(r"(?<!\\)&", line)) == len(align) - 1 and line.endswith(r" \\")
-    assert not re.search(r"(?<!\\)[%#_]", re.sub(r"\\label\{[^}]*\}", "", text))
-    assert set(re.findall(r"[^\x00-\x7f]", text)) <= set("–“”’üé")
+    head, text = text.split("\n", 1)
+    packages = re.fullmatch(r"% \\usepackage\{([a-z,]+)\}", head)[1].split(",")
+    for package, command in (
+        ("longtable", r"{longtable}"),
+        ("pdflscape", r"{landscape}"),
+        ("array", r"\arraybackslash"),
+    ):
+        assert (package in packages) == (command in text)
+    for part in re.split(r"\\begin\{(?:longtable|tabular)\}", text)[1:]:
+        align = re.sub(r">\{[^}]*\}p\{\d+pt\}", "p", part.split("\n", 1)[0])[1:-1]
+        for line in re.sub(r"\\shortstack\[l\]\{[^}]*\}", "", part).split("\n")[1:]:
+            if "&" in re.sub(r"\\&", "", line):
+                assert len(re.findall(r"(?<!\\)&", line)) == len(align) - 1 and line.endswith(r" \\")
+    assert not re.search(r"(?<!\\)[%#_]", re.sub(r"\\(label|ref)\{[^}]*\}", "", text))
+    assert set(re.findall(r"[^\x00-\x7f]", text)) <= set("–“”’üéš")
 
 
 def test_latex_is_whole(study, tmp_path):
@@ -178,16 +185,3 @@ def test_latex_is_whole(study, tmp_path):
     assert {path.stem for path in paths} >= {"arms", "main-paired", "results_tu_zinc", "claims", "claims-pairs"}
     for path in paths:
         check_latex(path.read_text())
-
-
-def test_a_long_table_repeats_its_head():
-    table = Table(
-        "a/b", "It | is", ["x", "y"], [[Cell("1"), Cell("2")]], long=True, footnotes=["see_"], align="lp{2cm}"
-    )
-    assert table.latex() == (
-        "\\begingroup\\footnotesize\\setlength{\\tabcolsep}{3pt}\n\\begin{longtable}{lp{2cm}}\n"
-        "\\caption{It \\textbar{} is}\n\\label{tab:a-b} \\\\\n\\toprule\nx & y \\\\\n\\midrule\n\\endfirsthead\n"
-        "\\toprule\nx & y \\\\\n\\midrule\n\\endhead\n1 & 2 \\\\\n\\bottomrule\n\\end{longtable}\n"
-        "\\par\\smallskip{\\footnotesize see\\_\\par}\n\\endgroup\n"
-    )
-    assert table.markdown().endswith("| 1 | 2 |\n\nsee_\n")
