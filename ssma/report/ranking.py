@@ -177,7 +177,7 @@ def _scale(ax: "Axes", count: int, difference: float) -> None:
 def diagram_caption(ranking: Ranking) -> str:
     """Returns what the diagram shows, in words."""
     return (
-        f"{ranking.layout.title}: average ranks over {ranking.found.blocks} blocks, 1 is best. The bar above the axis is "
-        "the critical difference (CD) of Nemenyi's test at 5%; a bar below it joins those that the test does not tell "
-        "apart, which does not make them equal (Demšar 2006)."
+        f"{ranking.layout.title}: average ranks over {ranking.found.blocks} blocks, 1 is best. The bar above the axis "
+        "is the critical difference (CD) of Nemenyi's test at 5%; a bar below it joins those that the test does not "
+        "tell apart, which does not make them equal (Demšar 2006)."
     )
