@@ -111,7 +111,7 @@ def _section(
         tables.append(ranks_table(name, ranking))
         if figure := diagram(plan, name, ranking):
             pictures.append(_picture(figure, out, f"{name}-ranks", diagram_caption(ranking), tables[-1].csv()))
-    found = words(plan, name, frame, ratios)
+    found = words(plan, name, frame, ratios, against)
     return Section(name, plan["ablations"][name]["title"], [table for table in tables if table], pictures, found)
 
 

@@ -181,12 +181,13 @@ def visible_text(found: Sequence[PairComparison | str], metric: Metric | None, f
     tests = [test for test in tests if not isinstance(test, NotTestable)]
     if not tests or metric is None:
         return ""
-    single, adjusted = (_span([test.visible(size) for test in tests], metric) for size in (1, family))
+    single, adjusted = (span([test.visible(size) for test in tests], metric) for size in (1, family))
     text = f"the intervals reach {single} to either side, so that a smaller difference cannot be seen"
     return text + (f" ({adjusted} for the smallest p of {family} under Holm)" if family > 1 else "")
 
 
-def _span(values: list[float], metric: Metric) -> str:
+def span(values: list[float], metric: Metric) -> str:
+    """Returns "3.1 to 14.0", or one number if all are written alike."""
     low, high = (metric.text(value) for value in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
 
