@@ -54,7 +54,7 @@ def comparison(
     columns = ["layer", *map(setting, keys), *headings(layout.datasets, metrics)]
     caption = f"{layout.title}. Test metric, mean ± sample standard deviation (number of fits that are ok). "
     caption += "On the page and in the CSV also the 95% interval of the mean, BCa bootstrap over what ± is over. "
-    caption += "Bold: the best mean of a data set and layer, if all its fits are ok. "
+    caption += "Bold: the best mean of a data set and layer, if all its fits are ok, which is no test. "
     caption += spread_over(plan, layout.cells, layout.datasets, metrics)
     used = [cell["arm"] for cell in layout.cells]
     notes = unequal_treatment(plan, ablation) + unequal_effort(plan, ablation, frame) + chosen_by_test(plan, used)
