@@ -26,23 +26,34 @@ CHARACTER, GAP = 4.25, 6.0
 """Points: a character in footnotesize, and the space between columns."""
 KEPT_WHOLE, NARROWEST = 24, 12
 """Characters: cells up to this length are not broken, and the least width of a paragraph."""
+SHRUNK = 1.25
+"""A table that floats may be this much too wide, and is scaled."""
 MOST_ROWS = 30
 """Rows of a table that floats; a longer one breaks over pages."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Parts of a table: the columns of each, with the width of a paragraph in characters, 0 where cells stay whole."""
+    """Parts of a table: the columns of each, with the width of a paragraph in characters, 0 where cells stay whole.
+
+    One that is ``shrunk`` is a little too wide and scaled to the text.
+    """
 
     parts: list[dict[int, int]]
     landscape: bool
+    shrunk: bool = False
 
 
 def write(table: "Table") -> str:
     """Returns the table; a comment on top names the packages that it needs."""
     shape = shape_of(table)
     floats = not shape.landscape and len(shape.parts) == 1 and len(table.rows) <= MOST_ROWS
-    packages = ["booktabs", *([] if floats else ["longtable"]), *(["pdflscape"] if shape.landscape else [])]
+    packages = [
+        "booktabs",
+        *(["graphicx"] if shape.shrunk else []),
+        *([] if floats else ["longtable"]),
+        *(["pdflscape"] if shape.landscape else []),
+    ]
     if any(any(part.values()) for part in shape.parts):
         packages.insert(0, "array")
     below = [rf"\par\smallskip{{\footnotesize {escape(note)}\par}}" for note in table.notes + table.footnotes]
@@ -52,6 +63,9 @@ def write(table: "Table") -> str:
     if floats:
         columns, head, body = _part(table, shape.parts[0])
         inner = [rf"\begin{{tabular}}{{{columns}}}", *head, *body, r"\bottomrule", r"\end{tabular}"]
+        if shape.shrunk:
+            scaled = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{"
+            inner = [scaled + inner[0], *inner[1:-1], inner[-1] + "}"]
         lines = [needs, r"\begin{table}", rf"\centering{small}", title, *inner, *below, r"\end{table}"]
         return "\n".join(lines) + "\n"
     lines = [needs, r"\begin{landscape}"] if shape.landscape else [needs]
@@ -74,6 +88,9 @@ def shape_of(table: "Table") -> Shape:
         width if width <= KEPT_WHOLE else max(NARROWEST, *map(_longest_word, column))
         for width, column in zip(whole, texts, strict=True)
     ]
+    fits = sum(least) <= _room(len(whole), False)
+    if not fits and len(table.rows) <= MOST_ROWS and sum(whole) <= SHRUNK * _room(len(whole), False):
+        return Shape([dict.fromkeys(range(len(whole)), 0)], landscape=False, shrunk=True)
     for landscape in (False, True):
         if sum(least) <= _room(len(whole), landscape):
             return Shape([_filled(range(len(whole)), whole, least, landscape)], landscape)

@@ -32,7 +32,10 @@ def test_a_wide_one_lies_on_its_side_and_a_wider_one_is_parted():
     # a column of 20 figures takes 20 * 4.25 + 6 = 91 pt: 3 fit into 345, 6 into 550
     row = ["a", *[str(place) * 20 for place in range(9)]]
     rows = [row, ["b", *row[1:]]]
-    for count, landscape, parts in ((4, False, [4]), (5, True, [5]), (7, True, [6, 2])):
+    shape = shape_of(made(list("abcde"), [row[:5] for row in rows]))
+    assert shape.shrunk and len(shape.parts[0]) == 5  # 4 of them are 370 pt
+    assert "\\usepackage{booktabs,graphicx}" in made(list("abcde"), [row[:5] for row in rows]).latex()
+    for count, landscape, parts in ((4, False, [4]), (6, True, [6]), (7, True, [6, 2])):
         shape = shape_of(made(list("abcdefghij")[:count], [row[:count] for row in rows]))
         assert (shape.landscape, [len(part) for part in shape.parts]) == (landscape, parts)
     shape = shape_of(made(list("abcdefghij"), rows))

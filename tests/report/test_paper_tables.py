@@ -167,6 +167,7 @@ def check_latex(text):
         ("longtable", r"{longtable}"),
         ("pdflscape", r"{landscape}"),
         ("array", r"\arraybackslash"),
+        ("graphicx", r"\resizebox"),
     ):
         assert (package in packages) == (command in text)
     for part in re.split(r"\\begin\{(?:longtable|tabular)\}", text)[1:]:
