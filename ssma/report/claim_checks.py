@@ -177,9 +177,8 @@ def attention_mostly_better(records: Records) -> Verdict:
 def no_attention_gain_in_gat(records: Records) -> Verdict:
     """A4: in gat attention slots gain nothing over random selection."""
     test = (
-        "corrected resampled t-test, paired by split: supported if all pairs lie below the margin (the region of "
-        "practical equivalence) at p < 0.05 together (intersection-union) in all cells; contradicted if one gains at a "
-        "Holm-adjusted p < 0.05"
+        "corrected resampled t-test, paired by split: every pair below the margin (the region of practical "
+        "equivalence) at p < 0.05 (intersection-union) in all cells; one gain at Holm-adjusted p < 0.05 contradicts"
     )
     found, named = _attention_against_random(records, ("gat",)), len(SELECTION_SETS) * len(KAPPAS)
     gains = significant(found, lambda one: 0.0, below=False)
@@ -195,8 +194,8 @@ def more_slots_not_always_better(records: Records) -> Verdict:
     """A3: somewhere fewer slots beat the most slots."""
     arms, named = _selection_arms(records, LAYERS), 2 * len(SELECTION_SETS) * len(LAYERS)
     test = (
-        "corrected resampled t-test, paired by split, kappa below 7 against 7: supported if one gains at a "
-        "Holm-adjusted p < 0.05; contradicted if all lose at p < 0.05 together (intersection-union) in all cells"
+        "corrected resampled t-test, paired by split, kappa below 7 against 7: one gain at Holm-adjusted p < 0.05; "
+        "all losses at p < 0.05 (intersection-union) in all cells contradict"
     )
     judged = [_series(records, group, 7, lambda kappa: kappa < 7) for group in records.series(arms, "ssma.kappa")]
     judged = [found for found in judged if _made(found)]
@@ -216,8 +215,8 @@ def best_when_compressed(records: Records) -> Verdict:
     arms = records.ssma_arms(COMPRESSION_SETS, LAYERS)
     series, named = records.series(arms, "ssma.compression"), len(COMPRESSION_SETS) * len(LAYERS)
     test = (
-        "corrected resampled t-test, paired by split: supported if in every series a rate of 0.5 or less beats 1 at a "
-        "Holm-adjusted p < 0.05; contradicted if in one 1 beats all of them at p < 0.05 together (intersection-union)"
+        "corrected resampled t-test, paired by split: in every series a rate of 0.5 or less beats 1 at Holm-adjusted "
+        "p < 0.05; a series where 1 beats all of them at p < 0.05 (intersection-union) contradicts"
     )
     judged = [_series(records, group, 1, lambda rate: rate <= WELL_BELOW_ONE) for group in series]
     judged = [found for found in judged if _made(found)]

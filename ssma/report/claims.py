@@ -14,7 +14,8 @@ CAPTION = (
     "The paper's claims and what the records of this study say: {counts}. A claim is supported or contradicted only by "
     "the test in its row; with too few cells run, or intervals that are too wide, it is undecided. The arms are those "
     "of the tables beside the paper, with their departures from its treatment. Intervals of differences are those of "
-    "the corrected resampled t-test; each claim is judged by itself, and Holm's adjustment is over its pairs."
+    "the corrected resampled t-test; each claim is judged by itself, and Holm's adjustment is over its pairs. "
+    "Intersection-union: all pairs have to reach the level together, which needs no adjustment (Berger 1982)."
 )
 PAIRS_CAPTION = (
     "The comparisons behind the claims: {count} pairs of arms. Gain: mean paired difference, counted so that positive "

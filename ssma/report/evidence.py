@@ -182,9 +182,8 @@ def significant(comparisons: Sequence[Comparison], against: Callable[[Comparison
 
 
 EVERY = (
-    "corrected resampled t-test, paired by split: supported if all pairs reach p < 0.05 together (intersection-union, "
-    "which needs no adjustment; Berger 1982) in all cells; contradicted if one pair reaches a Holm-adjusted p < 0.05 "
-    "on the other side"
+    "corrected resampled t-test, paired by split: every pair at p < 0.05 (intersection-union) in all cells; one on the "
+    "other side at Holm-adjusted p < 0.05 contradicts"
 )
 """The test of a claim about every cell."""
 

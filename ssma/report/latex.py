@@ -25,7 +25,7 @@ PORTRAIT, LANDSCAPE = 345.0, 550.0
 CHARACTER, GAP = 4.25, 6.0
 """Points: a character in footnotesize, and the space between columns."""
 KEPT_WHOLE, NARROWEST = 24, 12
-"""Characters: cells up to this length are not broken, and the least width of a paragraph."""
+"""Characters: cells up to this length are not broken (of sentences, up to the second), the least of a paragraph."""
 SHRUNK = 1.25
 """A table that floats may be this much too wide, and is scaled."""
 MOST_ROWS = 30
@@ -56,7 +56,9 @@ def write(table: "Table") -> str:
     ]
     if any(any(part.values()) for part in shape.parts):
         packages.insert(0, "array")
-    below = [rf"\par\smallskip{{\footnotesize {escape(note)}\par}}" for note in table.notes + table.footnotes]
+    below = [
+        rf"\par\smallskip{{\footnotesize\raggedright {escape(note)}\par}}" for note in table.notes + table.footnotes
+    ]
     needs = rf"% \usepackage{{{','.join(packages)}}}"
     title = rf"\caption{{{escape(table.caption)}}}" + "\n" + rf"\label{{tab:{slug(table.name)}}}"
     small = r"\footnotesize\setlength{\tabcolsep}{3pt}"
@@ -84,8 +86,9 @@ def shape_of(table: "Table") -> Shape:
     """Returns how a table fits: upright if it can, else on its side, else in parts that repeat its first columns."""
     texts = [[name, *(row[place].text for row in table.rows)] for place, name in enumerate(table.columns)]
     whole = [max(max(map(_size, column[1:]), default=0), _longest_word(column[0])) for column in texts]
+    kept, broken = (NARROWEST, "-") if table.sentences else (KEPT_WHOLE, "")
     least = [
-        width if width <= KEPT_WHOLE else max(NARROWEST, *map(_longest_word, column))
+        width if width <= kept else max(NARROWEST, *(_longest_word(text, broken) for text in column))
         for width, column in zip(whole, texts, strict=True)
     ]
     fits = sum(least) <= _room(len(whole), False)
@@ -97,9 +100,8 @@ def shape_of(table: "Table") -> Shape:
     key = range(stub(table))
     parts = [list(key)]
     for place in range(len(key), len(whole)):
-        if sum(least[other] for other in [*parts[-1], place]) > _room(len(parts[-1]) + 1, True) and len(
-            parts[-1]
-        ) > len(key):
+        wanted = sum(least[other] for other in [*parts[-1], place])
+        if len(parts[-1]) > len(key) and wanted > _room(len(parts[-1]) + 1, True):
             parts.append(list(key))
         parts[-1].append(place)
     return Shape([_filled(part, whole, least, True) for part in parts], True)
@@ -128,8 +130,9 @@ def _size(text: str) -> int:
     return math.ceil(len(text) + 0.4 * sum(map(str.isupper, text)))
 
 
-def _longest_word(text: str) -> int:
-    return max(map(_size, text.split()), default=0)
+def _longest_word(text: str, broken: str = "") -> int:
+    """Returns the width of the longest word; one is also broken after the character ``broken``."""
+    return max(map(_size, (text.replace(broken, f"{broken} ") if broken else text).split()), default=0)
 
 
 def _filled(part: Sequence[int], whole: list[int], least: list[int], landscape: bool) -> dict[int, int]:

@@ -18,7 +18,7 @@ def test_a_small_table_floats_and_needs_booktabs_only():
         "% \\usepackage{booktabs}\n\\begin{table}\n\\centering\\footnotesize\\setlength{\\tabcolsep}{3pt}\n"
         "\\caption{It \\textbar{} is}\n\\label{tab:a-b}\n\\begin{tabular}{ll}\n\\toprule\n"
         "x & \\shortstack[l]{some\\\\long\\\\heading} \\\\\n\\midrule\n1 & 2 \\\\\n\\bottomrule\n\\end{tabular}\n"
-        "\\par\\smallskip{\\footnotesize see\\_ \\S{}\\par}\n\\end{table}\n"
+        "\\par\\smallskip{\\footnotesize\\raggedright see\\_ \\S{}\\par}\n\\end{table}\n"
     )
 
 
