@@ -11,13 +11,15 @@ from ssma.report.axes import axis_table
 from ssma.report.claims import claim_tables
 from ssma.report.evidence import Records
 from ssma.report.flags import flags
+from ssma.report.floor import floor_table, floors
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 from ssma.report.html import BesidePaper, Picture, Section, arm_page, page
 from ssma.report.kept import keep, test_train_ratio
 from ssma.report.paired import paired
+from ssma.report.paper_cells import paper_dataset
 from ssma.report.paper_tables import beside, improvement_table, results_table
 from ssma.report.ranking import diagram, diagram_caption, rank, ranks_table
-from ssma.report.sanity import read_sanity
+from ssma.report.sanity import copies_marked, read_copies, read_sanity
 from ssma.report.show import describe_arm
 from ssma.report.statistics import summarise
 from ssma.report.svg import inline_svg
@@ -67,9 +69,12 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
         raise StudyError(f"{results.frame}: has no rows of arm {min(unknown)!r}; the plan is newer, collect again")
     ratios = {label: test_train_ratio(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
     sanity = read_sanity(results, plan)
+    copies = read_copies(results, plan)
     sections = [_section(plan, name, frame, ratios, sanity, out) for name in plan["ablations"]]
     sections.append(_selection_bias(plan, frame, ratios, out))
-    all_arms, papers = arms(plan, frame), _beside_paper(plan, frame, ratios, sanity)
+    for section in sections:
+        section.tables[:] = [copies_marked(table, copies) for table in section.tables]
+    all_arms, papers = copies_marked(arms(plan, frame), copies), _beside_paper(plan, frame, ratios, sanity, copies)
     for table in [*(table for section in sections for table in section.tables), all_arms, *papers.all_tables]:
         _write_table(table, out / "tables")
     write_frame(frame, out / "records.parquet")
@@ -94,7 +99,9 @@ def _section(
     out: Path,
 ) -> Section:
     ranking = rank(plan, name, frame)
-    tables = [comparison(plan, name, frame, sanity), paired(plan, name, frame, ratios)]
+    against = floors(plan, name, frame, sanity, ratios)
+    tables = [comparison(plan, name, frame, sanity, against), paired(plan, name, frame, ratios)]
+    tables.append(floor_table(plan, name, against))
     tables += [axis_table(plan, name, frame, ratios), affine_table(plan, name, frame)]
     data, text = drawn.data_csv(plan, name, frame), drawn.caption(plan, name, frame)
     pictures = [_picture(figures.draw(plan, name, frame), out, name, text, data)]
@@ -105,7 +112,7 @@ def _section(
         tables.append(ranks_table(name, ranking))
         if figure := diagram(plan, name, ranking):
             pictures.append(_picture(figure, out, f"{name}-ranks", diagram_caption(ranking), tables[-1].csv()))
-    found = words(plan, name, frame, ratios)
+    found = words(plan, name, frame, ratios, against)
     return Section(name, plan["ablations"][name]["title"], [table for table in tables if table], pictures, found)
 
 
@@ -122,11 +129,14 @@ def _beside_paper(
     frame: "pandas.DataFrame",
     ratios: dict[str, float | None],
     sanity: dict[str, dict[str, Any]],
+    copies: dict[str, str],
 ) -> BesidePaper:
     units = units_of(frame)
     found = beside(plan, units)
     run = [table for table in found.values() if table.run]
     tables = [drawn for table in run for drawn in (results_table(table, sanity), improvement_table(table)) if drawn]
+    named = {paper_dataset(plan["datasets"][label]["spec"]) or label: text for label, text in copies.items()}
+    tables = [copies_marked(table, named) for table in tables]
     not_run = [f"{table.source.number} ({table.source.name})" for table in found.values() if not table.run]
     return BesidePaper(tables, not_run, *claim_tables(Records(plan, frame, ratios, units, found)))
 

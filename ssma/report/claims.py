@@ -3,7 +3,9 @@
 from ssma import paper
 from ssma.report.claim_checks import CHECKS
 from ssma.report.evidence import CONTRADICTED, NOT_RUN, SUPPORTED, UNDECIDED, Comparison, Records, Verdict
+from ssma.report.labels import p_text
 from ssma.report.table import Cell, Table, table_id
+from ssma.statistics.pairs import holm
 
 ORDER = (CONTRADICTED, SUPPORTED, UNDECIDED, NOT_RUN)
 NOT_CHECKABLE = "not checkable from records"
@@ -12,12 +14,14 @@ CAPTION = (
     "The paper's claims and what the records of this study say: {counts}. A claim is supported or contradicted only by "
     "the test in its row; with too few cells run, or intervals that are too wide, it is undecided. The arms are those "
     "of the tables beside the paper, with their departures from its treatment. Intervals of differences are those of "
-    "the corrected resampled t test; each claim is judged by itself."
+    "the corrected resampled t-test; each claim is judged by itself, and Holm's adjustment is over its pairs. "
+    "Intersection-union: all pairs have to reach the level together, which needs no adjustment (Berger 1982)."
 )
 PAIRS_CAPTION = (
     "The comparisons behind the claims: {count} pairs of arms. Gain: mean paired difference, counted so that positive "
-    "is better, in the units of the metric, with its 95% interval and two-sided p value (corrected resampled t test, "
-    "not adjusted) and the number of pairs (splits, or seeds where there is one split)."
+    "is better, in the units of the metric, with its 95% interval and two-sided p value against 0 (corrected resampled "
+    "t-test), the same adjusted by Holm over the pairs of the claim (for each, where these differ), and the number of "
+    "pairs (splits, or seeds where there is one split)."
 )
 
 
@@ -44,8 +48,7 @@ def _claims(verdicts: dict[str, Verdict]) -> Table:
         CAPTION.format(counts=shown),
         columns,
         rows,
-        long=True,
-        align="p{1.4cm}p{1.4cm}lp{2.4cm}p{1.6cm}p{2.2cm}p{2cm}p{1.8cm}",
+        sentences=True,
         grouped=True,
     )
 
@@ -57,10 +60,11 @@ def _link(found: Verdict) -> str | None:
 
 
 def _pairs(records: Records, verdicts: dict[str, Verdict]) -> Table:
-    used: dict[Comparison, list[str]] = {}
+    used: dict[Comparison, dict[str, float]] = {}
     for claim, found in verdicts.items():
-        for one in found.comparisons:
-            used.setdefault(one, []).append(claim)
+        adjusted = holm([one.test.p for one in found.comparisons])
+        for one, p in zip(found.comparisons, adjusted, strict=True):
+            used.setdefault(one, {})[claim] = p
     rows = []
     for one, claims in used.items():
         arm, reference = records.arms[one.arm], records.arms[one.reference]
@@ -72,9 +76,20 @@ def _pairs(records: Records, verdicts: dict[str, Verdict]) -> Table:
                 Cell(reference["label"], arm=one.reference),
                 Cell(one.metric.title),
                 Cell(f"{one.metric.text(one.gain, signed=True)} {interval}", arm=one.arm),
-                Cell(f"{one.test.p:.2g}", arm=one.arm),
+                Cell(p_text(one.test.p), arm=one.arm),
+                Cell(_adjusted(claims), arm=one.arm),
                 Cell(str(len(one.gains))),
             ]
         )
-    columns = ["claims", "arm", "reference", "metric", "gain [95% interval]", "p", "pairs"]
-    return Table(PAIRS, PAIRS_CAPTION.format(count=len(rows)), columns, rows, long=True, align="p{2cm}p{4cm}p{4cm}llll")
+    columns = ["claims", "arm", "reference", "metric", "gain [95% interval]", "p", "p (Holm)", "pairs"]
+    return Table(PAIRS, PAIRS_CAPTION.format(count=len(rows)), columns, rows, sentences=True)
+
+
+def _adjusted(claims: dict[str, float]) -> str:
+    """Returns "0.24", or "0.24 (G1), 0.31 (B9)" where families differ."""
+    groups: dict[str, list[str]] = {}
+    for claim, p in claims.items():
+        groups.setdefault(p_text(p), []).append(claim)
+    if len(groups) == 1:
+        return next(iter(groups))
+    return ", ".join(f"{text} ({', '.join(names)})" for text, names in groups.items())

@@ -181,22 +181,31 @@ def significant(comparisons: Sequence[Comparison], against: Callable[[Comparison
     )
 
 
+EVERY = (
+    "corrected resampled t-test, paired by split: every pair at p < 0.05 (intersection-union) in all cells; one on the "
+    "other side at Holm-adjusted p < 0.05 contradicts"
+)
+"""The test of a claim about every cell."""
+
+
 def every_gain(comparisons: Sequence[Comparison], named: int, run: int | None = None, missing: str = "") -> Verdict:
     """Judges the claim that all comparisons in ``named`` cells are gains.
 
     Supported if all cells were run (``run``, by default one for each comparison) and each 95% interval lies above 0;
     contradicted if one comparison is a loss at a Holm-adjusted p under 0.05; else undecided.
     """
-    test = "each paired 95% interval above 0; one loss at Holm-adjusted p < 0.05 contradicts"
     run = len(comparisons) if run is None else run
     if not comparisons:
-        return Verdict(NOT_RUN, f"0 of {named} cells run{missing}", test)
-    better = sum(one.low > 0 for one in comparisons)
-    worse = significant(comparisons, lambda one: 0.0, below=True)
-    evidence = f"{run} of {named} cells run{missing}: {better} of {len(comparisons)} pairs better, {worse} worse"
-    supported = run == named and better == len(comparisons)
+        return Verdict(NOT_RUN, f"0 of {named} cells run{missing}", EVERY)
+    means = [sum(one.gain > 0 for one in comparisons), sum(one.gain < 0 for one in comparisons)]
+    better, worse = (significant(comparisons, lambda one: 0.0, below=below) for below in (False, True))
+    evidence = (
+        f"{run} of {named} cells run{missing}: mean gain above 0 in {means[0]} and below in {means[1]} of "
+        f"{len(comparisons)} pairs; after Holm {better} better, {worse} worse"
+    )
+    supported = run == named and all(one.low > 0 for one in comparisons)
     verdict = CONTRADICTED if worse else SUPPORTED if supported else UNDECIDED
-    return Verdict(verdict, evidence, test, list(comparisons))
+    return Verdict(verdict, evidence, EVERY, list(comparisons))
 
 
 def no_loss(comparisons: Sequence[Comparison], named: int, run: int) -> Verdict:
@@ -205,15 +214,14 @@ def no_loss(comparisons: Sequence[Comparison], named: int, run: int) -> Verdict:
     Supported if all cells were run and each 95% interval lies above minus the margin; contradicted if one comparison
     lies below it at a Holm-adjusted p under 0.05; else undecided.
     """
-    test = (
-        "each paired 95% interval above minus the margin (the region of practical equivalence); one beyond it at "
-        "Holm-adjusted p < 0.05 contradicts"
-    )
+    test = f"against minus the margin (the region of practical equivalence): {EVERY}"
     if not comparisons:
         return Verdict(NOT_RUN, f"0 of {named} cells run", test)
-    kept = sum(one.low > -one.margin for one in comparisons)
-    lost = significant(comparisons, lambda one: -one.margin, below=True)
-    evidence = f"{run} of {named} cells run: {kept} of {len(comparisons)} pairs lose no more than the margin, {lost} do"
-    supported = run == named and kept == len(comparisons)
+    kept, lost = (significant(comparisons, lambda one: -one.margin, below=below) for below in (False, True))
+    evidence = (
+        f"{run} of {named} cells run: after Holm {kept} of {len(comparisons)} pairs lose no more than the margin, "
+    )
+    evidence += f"{lost} do"
+    supported = run == named and all(one.low > -one.margin for one in comparisons)
     verdict = CONTRADICTED if lost else SUPPORTED if supported else UNDECIDED
     return Verdict(verdict, evidence, test, list(comparisons))

@@ -1,5 +1,6 @@
 """The table of paired comparisons: each value of a single axis against the first one, tested."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
 RELATIVE_ROPE = 0.01
 UNTESTED = "not testable"
 COLUMNS = [
-    "difference (pairs)", "95% interval", "bootstrap interval", "p", "p (Holm)", "p (Wilcoxon)", "P(worse)",
-    "P(equivalent)", "P(better)", "effect size g", "not testable because",
+    "difference (pairs)", "95% interval", "half width", "bootstrap interval", "p", "p (Holm)", "p (Wilcoxon)",
+    "P(worse)", "P(equivalent)", "P(better)", "effect size g", "not testable because",
 ]  # fmt: skip
 EXPLAINED = (
     "Difference: mean ± sample standard deviation over the pairs, which share split and seed; seeds are averaged "
     "within a split. 95% interval and p: corrected resampled t-test, which allows for the overlap of the splits' "
-    "training sets (Nadeau and Bengio 2003). Bootstrap interval: BCa of the mean over the pairs, as if they were "
-    "independent. Holm: p adjusted for all comparisons of this table that could be tested. Wilcoxon: exact signed "
-    "ranks, pairs as if independent, zeros left out. P: Bayesian correlated t-test (Benavoli et al. 2017), the "
-    "probability that the mean difference is a loss, equivalent in practice, or a gain. g: mean difference in "
-    "standard deviations of the differences, with Hedges' correction. Not testable never means that there is no "
-    "difference."
+    "training sets (Nadeau and Bengio 2003). Half width: of that interval. Bootstrap interval: BCa of the mean over "
+    "the pairs, as if they were independent. Holm: p adjusted for all comparisons of this table that could be tested. "
+    "Wilcoxon: exact signed ranks, pairs as if independent, zeros left out. P: Bayesian correlated t-test (Benavoli et "
+    "al. 2017), the probability that the mean difference is a loss, equivalent in practice, or a gain. g: mean "
+    "difference in standard deviations of the differences, with Hedges' correction. Not testable never means that "
+    "there is no difference."
 )
 
 
@@ -54,7 +55,7 @@ def paired(
     for dataset, layer, point in _comparisons(layout):
         arm, reference = layout.arm(dataset, layer, point), layout.arm(dataset, layer, layout.points[0])
         if arm and reference and arm != reference:  # the same where the setting does not apply
-            found = _compare(frame, arm, reference, options, metrics.get(dataset), ratios.get(dataset))
+            found = compare_arms(frame, arm, reference, options, metrics.get(dataset), ratios.get(dataset))
             head = [Cell(dataset), Cell(layer), Cell(value_text(next(iter(point.values()))))]
             rows.append((head, arm, metrics.get(dataset)))
             compared.append(found)
@@ -65,9 +66,20 @@ def paired(
     ]
     (key, first), *_ = layout.points[0].items()
     caption = f"{layout.title}: paired difference to {setting(key)} {value_text(first)}. {EXPLAINED} "
-    caption += " ".join([*_equivalent(layout.datasets, metrics, options), _missing(options)])
+    power = {
+        name: visible_text(
+            [one for one, row in zip(compared, rows, strict=True) if row[0][0].text == name],
+            metrics.get(name),
+            sum(p is not None for p in adjusted),
+        )
+        for name in layout.datasets
+    }
+    caption += " ".join([*_equivalent(layout.datasets, metrics, options, power), missing_text(options)])
     notes = unequal_treatment(plan, ablation) + chosen_by_test(plan, [cell["arm"] for cell in layout.cells])
-    return Table(f"{ablation}-paired", caption, ["data set", "layer", setting(key), *COLUMNS], cells, notes, True)
+    columns = ["data set", "layer", setting(key), *COLUMNS]
+    if not any(row[-1].text for row in cells):  # all were tested: no reasons
+        columns, cells = columns[:-1], [row[:-1] for row in cells]
+    return Table(f"{ablation}-paired", caption, columns, cells, notes, True)
 
 
 def _comparisons(layout: Layout) -> list[tuple[str, str, Point]]:
@@ -76,7 +88,7 @@ def _comparisons(layout: Layout) -> list[tuple[str, str, Point]]:
     ]
 
 
-def _compare(
+def compare_arms(
     frame: "pandas.DataFrame",
     arm: str,
     reference: str,
@@ -122,6 +134,7 @@ def _cells(found: PairComparison | str, metric: Metric | None, arm: str, adjuste
     tested = not isinstance(t, NotTestable)
     texts = [
         metric.interval(t.interval, signed=True) if tested else UNTESTED,
+        f"±{metric.text(t.visible())}" if tested else UNTESTED,
         metric.interval(difference.interval, signed=True) if isinstance(difference.interval, Interval) else UNTESTED,
         p_text(t.p) if tested else UNTESTED,
         UNTESTED if adjusted is None else p_text(adjusted),
@@ -130,10 +143,10 @@ def _cells(found: PairComparison | str, metric: Metric | None, arm: str, adjuste
         UNTESTED if isinstance(found.effect, NotTestable) else f"{found.effect:+.2f}".replace("-", "−"),
         _reasons({name: what.reason for name, what in outcomes.items() if isinstance(what, NotTestable)}),
     ]
-    return [_difference(found, metric, arm), *map(Cell, texts)]
+    return [difference_cell(found, metric, arm), *map(Cell, texts)]
 
 
-def _difference(found: PairComparison, metric: Metric, arm: str) -> Cell:
+def difference_cell(found: PairComparison, metric: Metric, arm: str) -> Cell:
     n, mean, std = found.difference.n, found.difference.mean, found.difference.std
     spread = None if isinstance(std, NotTestable) else std
     text = metric.text(mean, signed=True) + ("" if spread is None else f" ± {metric.text(spread)}") + f" ({n})"
@@ -156,7 +169,30 @@ def _reasons(reasons: dict[str, str]) -> str:
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in named.items())
 
 
-def _equivalent(datasets: list[str], metrics: dict[str, Metric], options: "Report") -> list[str]:
+def visible_text(found: Sequence[PairComparison | str], metric: Metric | None, family: int) -> str:
+    """Returns how wide the intervals of some comparisons are, and what cannot be seen with them; "" if none was tested.
+
+    Args:
+        found: The comparisons.
+        metric: Their metric.
+        family: How many tests Holm's adjustment is over.
+    """
+    tests = [one.corrected_t for one in found if not isinstance(one, str)]
+    tests = [test for test in tests if not isinstance(test, NotTestable)]
+    if not tests or metric is None:
+        return ""
+    single, adjusted = (span([test.visible(size) for test in tests], metric) for size in (1, family))
+    text = f"the intervals reach {single} to either side, so that a smaller difference cannot be seen"
+    return text + (f" ({adjusted} for the smallest p of {family} under Holm)" if family > 1 else "")
+
+
+def span(values: list[float], metric: Metric) -> str:
+    """Returns "3.1 to 14.0", or one number if all are written alike."""
+    low, high = (metric.text(value) for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _equivalent(datasets: list[str], metrics: dict[str, Metric], options: "Report", power: dict[str, str]) -> list[str]:
     lines = []
     for name in datasets:
         if name in metrics:
@@ -164,11 +200,12 @@ def _equivalent(datasets: list[str], metrics: dict[str, Metric], options: "Repor
             width = f"{RELATIVE_ROPE:.0%} of the mean of the reference"
             if metric.name in options.rope or metric.in_percent:
                 width = f"{options.rope.get(metric.name, RELATIVE_ROPE * metric.factor):g}"
-            lines.append(f"{name}: {metric.title}, {metric.better}; equivalent up to {width}.")
+            seen = f"; {power[name]}" if power[name] else ""
+            lines.append(f"{name}: {metric.title}, {metric.better}; equivalent up to {width}{seen}.")
     return lines
 
 
-def _missing(options: "Report") -> str:
+def missing_text(options: "Report") -> str:
     return {
         "not_testable": "Where a fit is not ok, the others are described and not tested.",
         "drop": "Pairs with a fit that is not ok are left out (report.missing: drop).",

@@ -23,15 +23,22 @@ UNITS = {"percent": (100.0, 2, " in %"), "fraction": (1.0, 4, ""), "mae": (1.0, 
 
 CAPTION = (
     "Table {number} of the paper ({name}, line {line} of its source): {title}.{baseline} Paper: as printed. Ours: "
-    "mean ± sample standard deviation (number of fits), in the paper's unit. Difference: (ours - paper) / "
-    "sqrt(s_p^2 / n_p + s_o^2 / n_o), in standard errors, with the standard deviations s, n_p the folds or runs of the "
-    "paper ({counts}) and n_o our splits (seeds where there is one split). {better} –: not run, or not in the paper. "
-    "Below a data set stand predictors that look at no graph, on the same splits."
+    "mean ± sample standard deviation (number of fits), in the paper's unit, with a letter where it was treated "
+    "otherwise than in the paper. Difference: (ours - paper) / sqrt(s_p^2 / n_p + s_o^2 / n_o), in standard errors, "
+    "with the standard deviations s, n_p the folds or runs of the paper ({counts}) and n_o our splits (seeds where "
+    "there is one split); {mark} beyond {far:g} of them. {better} –: not run, or not in the paper. Below a data set "
+    "stand predictors that look at no graph, on the same splits."
 )
+FAR, FAR_MARK = 3.0, "*"
+"""Standard errors beyond which a difference to the paper is marked, and its mark."""
 RULE = (
     "Where several arms fit an entry, one with results goes first, then the one with the fewest departures from the "
     "paper's treatment, then the one with most fits, then the first of the plan: {cells}."
 )
+
+
+Letters = dict[tuple[str, ...], str]
+"""Departures of an arm from the paper's treatment -> the letter that stands for them at its cells."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +131,7 @@ def results_table(table: Beside, sanity: dict[str, dict[str, Any]] | None = None
     places = {(entry.dataset, entry.layer, _side(entry)): entry for entry in entries}
     notes = [note for note in paper.footnotes() if source.name in note.tables.split()]
     texts: list[str] = []
+    letters = _letters(table)
     rows = []
     for dataset in dict.fromkeys(entry.dataset for entry in entries):
         for layer in dict.fromkeys(entry.layer for entry in entries if entry.dataset == dataset):
@@ -132,14 +140,14 @@ def results_table(table: Beside, sanity: dict[str, dict[str, Any]] | None = None
             for entry in here:
                 here_said = _marks(entry, notes) if entry else []
                 texts += [text for text in here_said if text not in texts]
-                row += _three(entry, [texts.index(text) + 1 for text in here_said], table)
+                row += _three(entry, [texts.index(text) + 1 for text in here_said], table, letters)
             rows.append(row)
         rows += _predictors(dataset, table, sanity or {}, len(sides))
     columns = ["data set", "layer", *(f"{side}: {part}" for side in sides for part in ("paper", "ours", "difference"))]
     footnotes = [f"[{number}] {text}" for number, text in enumerate(texts, 1)] + [source.note] * bool(source.note)
     return Table(
-        f"paper/{source.name}", _caption(source, entries), columns, rows, _departures(table), grouped=True,
-        footnotes=footnotes, long=True,
+        f"paper/{source.name}", _caption(source, entries), columns, rows, _departures(table, letters), grouped=True,
+        footnotes=footnotes,
     )  # fmt: skip
 
 
@@ -227,7 +235,7 @@ def _mean_and_std(mean: float, std: float, decimals: int) -> str:
     return f"{mean:.{decimals}f}" + ("" if math.isnan(std) else f" ± {std:.{decimals}f}")
 
 
-def _three(entry: paper.Result | None, marks: list[int], table: Beside) -> list[Cell]:
+def _three(entry: paper.Result | None, marks: list[int], table: Beside, letters: Letters) -> list[Cell]:
     if entry is None:
         return [Cell("–"), Cell("–"), Cell("–")]
     text = f"{entry.mean} ± {entry.std}" if entry.std else entry.mean
@@ -235,10 +243,11 @@ def _three(entry: paper.Result | None, marks: list[int], table: Beside) -> list[
     numbers = (float(entry.mean), float(entry.std) if entry.std else None, n)
     printed = Cell(" ".join([text, *(f"[{mark}]" for mark in marks)]), numbers=numbers)
     found = table.cells.get(entry)
-    return [printed, *(_ours(entry, found.arm, table) if found else (Cell("–"), Cell("–")))]
+    return [printed, *(_ours(entry, found, table, letters) if found else (Cell("–"), Cell("–")))]
 
 
-def _ours(entry: paper.Result, arm: dict[str, Any], table: Beside) -> tuple[Cell, Cell]:
+def _ours(entry: paper.Result, found: Match, table: Beside, letters: Letters) -> tuple[Cell, Cell]:
+    arm = found.arm
     row, name = table.units.summary.loc[arm["id"]], arm["id"]
     if not row["n"]:
         text = "–" if row["reason"] == "missing" else f"failed: {row['reason']}".removesuffix(": failed")
@@ -248,6 +257,7 @@ def _ours(entry: paper.Result, arm: dict[str, Any], table: Beside) -> tuple[Cell
     count = f"{row['n']}" if row["n"] == row["planned"] else f"{row['n']}/{row['planned']}"
     text = f"{_mean_and_std(mean, std, decimals)} ({count})"
     text += " †" if arm["selection"] == "test" else ""
+    text += f" [{letters[tuple(found.departures)]}]" if found.departures else ""
     ours = Cell(text, arm=name, numbers=(mean, None if math.isnan(std) else std, int(row["n"])))
     return ours, Cell(_difference(entry, mean, std, row), arm=name)
 
@@ -262,27 +272,38 @@ def _difference(entry: paper.Result, mean: float, std: float, row: "pandas.Serie
     error = math.sqrt(float(entry.std) ** 2 / paper.protocols()[entry.dataset].units + std**2 / int(row["units"]))
     if error == 0:
         return "not testable: no deviation"
-    return _signed((mean - float(entry.mean)) / error)
+    away = (mean - float(entry.mean)) / error
+    return _signed(away) + (f" {FAR_MARK}" if abs(away) > FAR else "")
 
 
-def _departures(table: Beside) -> list[str]:
+def _shown(table: Beside) -> list[Match]:
+    """Returns the arms beside entries that have results."""
+    return [one for one in table.cells.values() if table.units.summary.loc[one.arm["id"], "n"]]
+
+
+def _letters(table: Beside) -> Letters:
+    """Returns a letter for each way of treatment that departs from the paper's: a, b, ..., z, aa, ab, ..."""
+    different = dict.fromkeys(tuple(one.departures) for one in _shown(table) if one.departures)
+    return {lines: _letter(number) for number, lines in enumerate(different)}
+
+
+def _letter(number: int) -> str:
+    higher, own = divmod(number, 26)
+    return (_letter(higher - 1) if higher else "") + chr(ord("a") + own)
+
+
+def _departures(table: Beside, letters: Letters) -> list[str]:
     """Says in what the arms shown were treated otherwise than in the paper, and which arms of several are shown."""
-    found: dict[str, list[str]] = {}
-    shown = [match for match in table.cells.values() if table.units.summary.loc[match.arm["id"], "n"]]
-    for one in shown:
-        for line in one.departures:
-            found.setdefault(line, []).append(one.arm["label"])
-    lines = [f"Not as in the paper: {line}: {_arms(labels, len(shown))}." for line, labels in found.items()]
+    shown = _shown(table)
+    lines = []
+    for departures, letter in letters.items():
+        arms = listing((one.arm["label"] for one in shown if tuple(one.departures) == departures), most=12)
+        lines.append(f"[{letter}] Not as in the paper: {'; '.join(departures)}: {arms}.")
     several = [f"{one.arm['label']} (1 of {one.fitting})" for one in shown if one.fitting > 1]
     lines += [RULE.format(cells=listing(several, most=len(several)))] if several else []
     lines += chosen_by_test({"arms": [one.arm for one in shown]}, [one.arm["id"] for one in shown])
     alike = "The arms shown are treated as in the paper in settings, search, selection, splits and data."
-    return lines if found or table.source.name == "results_vap" else [alike, *lines]
-
-
-def _arms(labels: list[str], shown: int) -> str:
-    different = list(dict.fromkeys(labels))
-    return "all arms shown" if len(different) == shown > 1 else listing(different, most=12)
+    return lines if letters or table.source.name == "results_vap" else [alike, *lines]
 
 
 def _marks(entry: paper.Result, notes: Iterable[paper.Footnote]) -> list[str]:
@@ -319,6 +340,7 @@ def _caption(source: paper.PaperTable, entries: list[paper.Result]) -> str:
     better = f"Lower is better on {' and '.join(lower)}, else higher." if lower else "Higher is better."
     return CAPTION.format(
         number=source.number, name=source.name, line=source.line, title=source.title, better=better,
+        far=FAR, mark=FAR_MARK,
         baseline=_baseline(entries),
         counts=" or ".join(f"{number} {unit}" for number, unit in sorted(counts, reverse=True)),
     )  # fmt: skip

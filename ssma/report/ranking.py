@@ -14,8 +14,13 @@ from ssma.statistics.ranks import RankComparison, compare_ranks
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+HALF_PAGE, LEVEL = 3.5, 0.2
+"""Inches: the width of a diagram, and the height of a line of it."""
+SHORT_LABEL = 14
+"""Characters; a diagram with longer labels takes the whole width of a page."""
 TREATED = {
     "not_testable": "A block with a fit that is not ok is not ranked, and then nothing is tested.",
     "drop": "Means are over the splits and seeds at which the fits of all arms are ok (report.missing: drop).",
@@ -139,26 +144,40 @@ def diagram(plan: dict[str, Any], ablation: str, ranking: Ranking) -> "Figure | 
     from matplotlib import pyplot
 
     seaborn.set_theme(style="white", context="paper", rc=STYLE)
-    figure, ax = pyplot.subplots(figsize=(7, 1.2 + 0.24 * len(points)), layout="constrained")
     labels, encoding = [point_text(point) for point in points], encode(plan, ablation)
+    width = HALF_PAGE if max(map(len, labels)) <= SHORT_LABEL else 2 * HALF_PAGE
+    figure, ax = pyplot.subplots(layout="constrained")
     colours = [encoding.colour({"point": point}) for point in points]
     drawn = critical_difference_diagram(
         dict(zip(labels, found.average, strict=True)),
         pandas.DataFrame(found.nemenyi.p, index=labels, columns=labels),
         ax=ax, color_palette=dict(zip(labels, colours, strict=True)),
-        label_fmt_left="{label} ({rank:.2f}) ", label_fmt_right=" ({rank:.2f}) {label}", label_props={"fontsize": 9},
+        label_fmt_left="{label} ({rank:.2f}) ", label_fmt_right=" ({rank:.2f}) {label}", label_props={"fontsize": 8},
         crossbar_props={"color": INK},
     )  # fmt: skip
     for label in drawn["labels"]:
         label.set_color(INK)
-    difference = f"critical difference {found.nemenyi.critical_difference:.2f}"
-    ax.set_title(f"average rank, 1 is best; {difference}", loc="left", color=INK)
+    _scale(ax, len(points), found.nemenyi.critical_difference)
+    low, high = ax.get_ylim()
+    figure.set_size_inches(width, LEVEL * (high - low))
+    figure.draw_without_rendering()  # the labels move with the axis: the layout needs a pass to settle
     return figure
+
+
+def _scale(ax: "Axes", count: int, difference: float) -> None:
+    """Draws the axis from 1 to the number of ranks, and above it the critical difference at the same scale."""
+    ax.set_xlim(1, count)
+    ax.set_xticks(range(1, count + 1))
+    ax.tick_params(axis="x", labelsize=8, labelcolor=INK)
+    ax.plot([1, 1 + difference], [2, 2], color=INK, linewidth=1.5, marker="|", markersize=7, clip_on=False)
+    ax.text(1 + difference / 2, 2.3, f"CD = {difference:.2f}", ha="center", va="bottom", fontsize=8, color=INK)
+    ax.set_ylim(ax.dataLim.y0 - 0.5, 3.3)
 
 
 def diagram_caption(ranking: Ranking) -> str:
     """Returns what the diagram shows, in words."""
     return (
-        f"{ranking.layout.title}: average ranks over {ranking.found.blocks} blocks, 1 is best. A bar joins those that "
-        "Nemenyi's test does not tell apart, which does not make them equal."
+        f"{ranking.layout.title}: average ranks over {ranking.found.blocks} blocks, 1 is best. The bar above the axis "
+        "is the critical difference (CD) of Nemenyi's test at 5%; a bar below it joins those that the test does not "
+        "tell apart, which does not make them equal (Demšar 2006)."
     )

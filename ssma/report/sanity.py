@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ssma.report.labels import Metric
-from ssma.report.table import Cell
+from ssma.report.table import Cell, Table
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 
 if TYPE_CHECKING:
     import pandas
 
-MARK = "‡"
+MARK, COPIES = "‡", "¶"
 
 
 class Constants(NamedTuple):
@@ -33,6 +33,52 @@ def read_sanity(results: Results, plan: dict[str, Any]) -> dict[str, dict[str, A
             if record["data_hash"] == read_record(card)["data_hash"]:
                 found[label] = record
     return found
+
+
+def read_copies(results: Results, plan: dict[str, Any]) -> dict[str, str]:
+    """Returns what is to be said of data sets with graphs whose copy is in the training part, by data set."""
+    evaluated: dict[str, set[int]] = {}
+    for arm in plan["arms"]:
+        evaluated.setdefault(arm["dataset"], set()).update(arm["splits"])
+    found = {}
+    for label, dataset in plan["datasets"].items():
+        path = results.data(dataset["id"]) / "card.json"
+        copies = read_record(path).get("copies") if path.exists() else None
+        leaked = [copies["leaked"][split] for split in sorted(evaluated.get(label, ()))] if copies else []
+        if any(leaked):
+            low, high = min(leaked), max(leaked)
+            found[label] = (
+                f"{copies['graphs']} graphs are exact copies of others, targets aside; in a split "
+                f"{low if low == high else f'{low} to {high}'} of the validation and test graphs have a copy in the "
+                "training part, which can be known by heart"
+            )
+    return found
+
+
+def copies_marked(table: Table, copies: dict[str, str]) -> Table:
+    """Returns the table with a mark wherever such a data set is named, in a heading or in its column, and footnotes.
+
+    Args:
+        table: The table.
+        copies: What is to be said of a data set, by the name that it has in this table.
+    """
+    seen: dict[str, None] = {}
+
+    def marked(text: str) -> str:
+        for name in copies:
+            if text == name or text.startswith(f"{name} ("):
+                seen[name] = None
+                return f"{text} {COPIES}"
+        return text
+
+    columns = [marked(name) for name in table.columns]
+    places = [place for place, name in enumerate(table.columns) if name == "data set"]
+    rows = [
+        [replace(cell, text=marked(cell.text)) if place in places else cell for place, cell in enumerate(row)]
+        for row in table.rows
+    ]
+    notes = [f"{COPIES} {name}: {copies[name]}." for name in copies if name in seen]
+    return replace(table, columns=columns, rows=rows, footnotes=table.footnotes + notes)
 
 
 def sanity_rows(

@@ -4,14 +4,8 @@ import csv
 import io
 from dataclasses import dataclass, field
 
+from ssma.report import latex
 from ssma.study.ids import slug
-
-LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "|": r"\textbar{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "<": r"\textless{}", ">": r"\textgreater{}",
-    "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "†": r"$\dagger$", "‡": r"$\ddagger$", "−": r"$-$",
-}  # fmt: skip
 
 NUMBERS = ("mean", "std", "n", "low", "high")
 
@@ -37,8 +31,7 @@ class Cell:
 class Table:
     """Rows of cells under columns, a caption above, notes (warnings) and footnotes below.
 
-    ``grouped`` draws a line wherever the first column changes. A ``long`` table may break over pages; ``align`` is its
-    LaTeX column specification, "l" for each column by default.
+    ``grouped`` draws a line wherever the first column changes. In a table of ``sentences`` cells wrap on the page.
     """
 
     name: str
@@ -48,8 +41,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
     grouped: bool = False
     footnotes: list[str] = field(default_factory=list)
-    long: bool = False
-    align: str = ""
+    sentences: bool = False
 
     def starts_group(self, row: int) -> bool:
         """Says whether a line belongs above this row."""
@@ -87,35 +79,13 @@ class Table:
         return NUMBERS if any(cell.interval for cell in cells) else NUMBERS[: 3 * any(cell.numbers for cell in cells)]
 
     def latex(self) -> str:
-        """Returns a ``table`` that needs only the booktabs package; a long one is a ``longtable``, of that package."""
-        align = self.align or "l" * len(self.columns)
-        head = [r"\toprule", " & ".join(map(escape, self.columns)) + r" \\", r"\midrule"]
-        title = rf"\caption{{{escape(self.caption)}}}" + "\n" + rf"\label{{tab:{slug(self.name)}}}"
-        body = []
-        for number, row in enumerate(self.rows):
-            body += [r"\midrule"] if self.starts_group(number) else []
-            body.append(" & ".join(_latex(cell) for cell in row) + r" \\")
-        below = [rf"\par\smallskip{{\footnotesize {escape(note)}\par}}" for note in self.notes + self.footnotes]
-        if self.long:
-            lines = [r"\begingroup\footnotesize\setlength{\tabcolsep}{3pt}", rf"\begin{{longtable}}{{{align}}}"]
-            lines += [title + r" \\", *head, r"\endfirsthead", *head, r"\endhead", *body, r"\bottomrule"]
-            return "\n".join([*lines, r"\end{longtable}", *below, r"\endgroup"]) + "\n"
-        lines = [r"\begin{table}", r"\centering\small", title, rf"\begin{{tabular}}{{{align}}}", *head, *body]
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *below, r"\end{table}"]) + "\n"
+        """Returns a table that compiles as it is; a comment on top names the packages that it needs."""
+        return latex.write(self)
 
 
 def table_id(name: str) -> str:
     """Returns the id that a table of this name has on the page."""
     return f"table-{slug(name)}"
-
-
-def escape(text: str) -> str:
-    """Returns ``text`` for LaTeX: special characters escaped, signs as math."""
-    return "".join(LATEX.get(character, character) for character in text)
-
-
-def _latex(cell: Cell) -> str:
-    return rf"\textbf{{{escape(cell.text)}}}" if cell.bold else escape(cell.text)
 
 
 def _markdown(cell: Cell) -> str:

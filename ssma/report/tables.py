@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.checks import chosen_by_test, unequal_effort, unequal_treatment
+from ssma.report.floor import Floor, floor_marked, floor_notes
 from ssma.report.labels import Metric, acting, metrics_of, setting, value_text
 from ssma.report.layout import headings, lay_out
 from ssma.report.sanity import constant_notes, constants, marked, sanity_rows
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
 
 
 def comparison(
-    plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame", sanity: dict[str, dict[str, Any]] | None = None
+    plan: dict[str, Any],
+    ablation: str,
+    frame: "pandas.DataFrame",
+    sanity: dict[str, dict[str, Any]] | None = None,
+    found: dict[str, Floor] | None = None,
 ) -> Table:
     """Returns the table of an ablation: rows are layer x axis point, columns are data sets.
 
@@ -26,7 +31,9 @@ def comparison(
 
     Args:
         sanity: What these reach, by data set, as ``read_sanity`` returns it.
+        found: The arms against them, as `floors` returns it; one that was not shown to be better is marked.
     """
+    found = found or {}
     layout = lay_out(plan, ablation)
     summary, metrics, constant = summarise(frame), metrics_of(frame), constants(frame)
     bold = _best(layout.cells, summary, metrics)
@@ -40,17 +47,18 @@ def comparison(
                 told.append((layer, shown, arms))
                 head = [Cell(layer), *(Cell(shown.get(key, "–")) for key in point)]
                 cells = [cell_of(arm, summary, metrics, bold, biased) for arm in arms]
-                rows.append(head + [marked(_with_interval(cell, frame, summary), constant) for cell in cells])
+                cells = [marked(_with_interval(cell, frame, summary), constant) for cell in cells]
+                rows.append(head + [floor_marked(cell, found) for cell in cells])
     keys = layout.points[0] if layout.points else {}
     rows += sanity_rows(sanity or {}, _splits(plan, layout.cells), layout.datasets, len(keys))
     columns = ["layer", *map(setting, keys), *headings(layout.datasets, metrics)]
     caption = f"{layout.title}. Test metric, mean ± sample standard deviation (number of fits that are ok). "
     caption += "On the page and in the CSV also the 95% interval of the mean, BCa bootstrap over what ± is over. "
-    caption += "Bold: the best mean of a data set and layer, if all its fits are ok. "
+    caption += "Bold: the best mean of a data set and layer, if all its fits are ok, which is no test. "
     caption += spread_over(plan, layout.cells, layout.datasets, metrics)
     used = [cell["arm"] for cell in layout.cells]
     notes = unequal_treatment(plan, ablation) + unequal_effort(plan, ablation, frame) + chosen_by_test(plan, used)
-    notes += constant_notes(plan, used, constant)
+    notes += constant_notes(plan, used, constant) + floor_notes(found)
     return Table(ablation, caption, columns, rows, notes, grouped=True)
 
 

@@ -44,7 +44,7 @@ ARM_PAGE = """<!DOCTYPE html>
 
 PAGE = (
     """{% macro show(table, anchors=false) %}
-<div class="scroll" id="{{ table_id(table.name) }}"><table{% if "p{" in table.align %} class="text"{% endif %}>
+<div class="scroll" id="{{ table_id(table.name) }}"><table{% if table.sentences %} class="text"{% endif %}>
 <caption>{{ table.caption }}</caption>
 <thead><tr>{% for column in table.columns %}<th>{{ column }}</th>{% endfor %}</tr></thead>
 <tbody>

@@ -23,6 +23,18 @@ class CorrectedT:
     p: float
     interval: Interval
 
+    def visible(self, family: int = 1) -> float:
+        """Returns the size from which on the mean would differ from 0 at the level, given this spread.
+
+        Of a single test it is the half width of its interval. Of the smallest p of a ``family`` of tests it is larger,
+        since Holm asks for the level divided by their number there.
+        """
+        from scipy import stats
+
+        half = (self.interval.high - self.interval.low) / 2
+        single, adjusted = (float(stats.t.isf(ALPHA / (2 * tests), self.degrees)) for tests in (1, family))
+        return half * adjusted / single
+
 
 @dataclass(frozen=True)
 class Wilcoxon:

@@ -116,22 +116,21 @@ class Fabric:
              "datasets": datasets, "arms": self.arms, "ablations": self.ablations},
         )  # fmt: skip
 
-
-def card(fabric: Fabric) -> None:
-    """Writes MUTAG's card and splits, with half as many test as training graphs."""
-    folder = fabric.results.data("MUTAG-1")
-    write_record(
-        folder / "card.json",
-        {"kind": "card", "notes": ["made up"], "label": "MUTAG", "level": "graph", "task": "multiclass", "metric": "accuracy",
-         "direction": "maximize", "num_outputs": 2, "num_graphs": 188, "num_edges": 7442,
-         "nodes_per_graph": {"mean": 17.93, "min": 10, "max": 28}, "in_degree": {"mean": 2.21, "max": 4},
-         "features": "node labels (one-hot)", "data_hash": "da7ada7ada7ada7a"},
-    )  # fmt: skip
-    split = {"train": [0, 1, 2, 3], "validation": [4], "test": [5, 6], "hash": "s"}
-    write_record(
-        folder / "splits.json",
-        {"kind": "splits", "folds": 3, "items": "graphs", "scheme": "shuffle", "seed": 0, "splits": [split] * 3},
-    )
+    def card(self) -> None:
+        """Writes MUTAG's card and splits, with half as many test as training graphs."""
+        folder = self.results.data("MUTAG-1")
+        write_record(
+            folder / "card.json",
+            {"kind": "card", "notes": ["made up"], "label": "MUTAG", "level": "graph", "task": "multiclass", "metric": "accuracy",
+             "direction": "maximize", "num_outputs": 2, "num_graphs": 188, "num_edges": 7442,
+             "nodes_per_graph": {"mean": 17.93, "min": 10, "max": 28}, "in_degree": {"mean": 2.21, "max": 4},
+             "features": "node labels (one-hot)", "data_hash": "da7ada7ada7ada7a"},
+        )  # fmt: skip
+        split = {"train": [0, 1, 2, 3], "validation": [4], "test": [5, 6], "hash": "s"}
+        write_record(
+            folder / "splits.json",
+            {"kind": "splits", "folds": 3, "items": "graphs", "scheme": "shuffle", "seed": 0, "splits": [split] * 3},
+        )
 
 
 @pytest.fixture
@@ -172,5 +171,5 @@ def study(fabric: Fabric) -> Results:
     slots = {"MUTAG-gcn-ssma-k2": [2], "MUTAG-gcn-ssma": [3], "MUTAG-gcn-ssma-k4": [4]}
     fabric.ablation("kappa_slots", {"ssma.kappa": [2, 3, 4]}, slots)
     fabric.plan()
-    card(fabric)
+    fabric.card()
     return fabric.results

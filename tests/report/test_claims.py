@@ -3,7 +3,7 @@ import pytest
 from ssma import paper
 from ssma.report import claim_checks
 from ssma.report.claim_checks import CHECKS, improvement
-from ssma.report.claims import claim_tables
+from ssma.report.claims import _adjusted, claim_tables
 from ssma.report.evidence import Comparison, Records, every_gain, no_loss
 from ssma.report.frame import collect, read_plan
 from ssma.report.labels import Metric
@@ -55,6 +55,9 @@ def test_no_loss_is_beyond_the_margin(gains, verdict):
     assert no_loss([compared(gain) for gain in gains], 2, len(gains)).verdict == verdict
 
 
+GAINS = "mean gain above 0 in {} and below in {} of {} pairs; after Holm"
+
+
 def test_arms_are_compared_on_their_units(records):
     # errors 0.40, 0.42, 0.44 and 0.30, 0.31, 0.35: gains 0.10, 0.11, 0.09, s = 0.01, t(0.975, 2) = 4.3027
     found = records.compare("ZINC-gcn-ssma", "ZINC-gcn-sum")
@@ -78,7 +81,8 @@ def test_a_part_of_the_cells_decides_nothing(records):
     found = CHECKS["G1"](records)
     assert (found.verdict, found.evidence) == (
         "undecided",
-        "2 of 78 cells run (6 of them esan, which this package does not have): 1 of 2 pairs better, 0 worse",
+        "2 of 78 cells run (6 of them esan, which this package does not have): mean gain above 0 in 1 and below in 1 "
+        "of 2 pairs; after Holm 1 better, 0 worse",
     )
     assert [one.arm for one in found.comparisons] == ["MUTAG-gcn-ssma-k2", "ZINC-gcn-ssma"]
     assert (CHECKS["B6"](records).verdict, CHECKS["B6"](records).evidence) == ("not run", "0 of 27 cells run")
@@ -133,7 +137,10 @@ def test_a_claim_of_all_cells_can_be_supported_and_contradicted(fabric):
             fabric.evaluated(arm, {(0, repeat): test for repeat, test in enumerate(tests)})
     fabric.plan()
     found = CHECKS["A9"](records_of(fabric.results))
-    assert (found.verdict, found.evidence) == ("supported", "3 of 3 cells run: 3 of 3 pairs better, 0 worse")
+    assert (found.verdict, found.evidence) == (
+        "supported",
+        f"3 of 3 cells run: {GAINS.format(3, 0, 3)} 3 better, 0 worse",
+    )
 
 
 def swept(fabric, values, key, dataset="MUTAG", layers=("gcn",), **fixed):
@@ -196,8 +203,10 @@ def test_claims_table_lists_all_with_reasons_for_what_records_cannot_decide(reco
     assert f"{verdicts.count('undecided')} undecided, {verdicts.count('not run')} not run" in claims.caption
     (zinc,) = [cells for cells in pairs.rows if cells[1].arm == "ZINC-gcn-ssma"]
     assert [cell.text for cell in zinc] == [
-        "G1, G3", "ZINC / gcn / ssma", "ZINC / gcn / sum", "MAE", "+0.1000 [+0.0752, +0.1248]", "0.0033", "3",
+        "G1, G3", "ZINC / gcn / ssma", "ZINC / gcn / sum", "MAE", "+0.1000 [+0.0752, +0.1248]", "0.00332",
+        "0.00663", "3",
     ]  # fmt: skip
+    assert "intersection-union" in rows["G1"][6].text and "Holm-adjusted p < 0.05" in rows["G1"][6].text
 
 
 SIX = ("gcn", "gat", "gatv2", "gin", "pna", "gps")
@@ -327,4 +336,12 @@ def test_layers_of_the_runtime_table_are_compared_across(fabric):
         fabric.evaluated(arm, {(split, 0): test + shift for split, shift in enumerate(shifts)})
     fabric.plan()
     found = CHECKS["B5"](records_of(fabric.results, {"PROTEINS": 0.1}))
-    assert (found.verdict, found.evidence) == ("undecided", "2 of 24 cells run: 2 of 2 pairs better, 0 worse")
+    assert (found.verdict, found.evidence) == (
+        "undecided",
+        f"2 of 24 cells run: {GAINS.format(2, 0, 2)} 2 better, 0 worse",
+    )
+
+
+def test_p_values_of_claims_with_different_pairs_are_told_apart():
+    assert _adjusted({"G1": 0.24, "G3": 0.24}) == "0.24"
+    assert _adjusted({"G1": 0.24, "B9": 0.5, "G3": 0.24}) == "0.24 (G1, G3), 0.5 (B9)"

@@ -42,6 +42,7 @@ def test_with_drop_the_rest_is_tested(plan, frame):
     error = 0.0404145 * math.sqrt(1 / 3 + 0.5)
     t = 0.11 / 3 / error
     assert first["95% interval"] == "[−12.2, +19.5]"  # 3.67 -+ 4.3026527 * 3.689
+    assert first["half width"] == "±15.9"
     assert float(first["p"]) == pytest.approx(1 - t / math.sqrt(2 + t * t), abs=5e-4)
 
     def cumulative(t):
@@ -59,6 +60,8 @@ def test_holm_takes_the_table_as_the_family(plan, frame):
     plan["config"]["report"] = {"missing": "drop"}
     table = paired(plan, "main", frame, {"MUTAG": 0.5})
     first, untested, third = rows_of(table)
+    # at 5%/2 a t of 2 degrees of freedom has 6.2053 for 4.3027
+    assert "reach 15.9 to either side" in table.caption and "(22.9 for the smallest p of 2 under Holm)" in table.caption
     assert untested["p (Holm)"] == "–"
     assert float(third["p (Holm)"]) == pytest.approx(2 * float(third["p"]), rel=2e-3)
     assert first["p (Holm)"] == first["p"]
@@ -92,7 +95,8 @@ def test_the_caption_says_what_was_done(plan, frame):
     caption = paired(plan, "main", frame, {"MUTAG": 0.5}).caption
     assert "paired difference to aggregator sum" in caption
     assert "MUTAG: accuracy in %, higher is better; equivalent up to 1." in caption
-    assert "ZINC: MAE, lower is better; equivalent up to 0.02." in caption
+    seen = "the intervals reach 0.0248 to either side, so that a smaller difference cannot be seen"
+    assert f"ZINC: MAE, lower is better; equivalent up to 0.02; {seen}." in caption
     assert "1% of the mean of the reference" in paired(plan | {"config": {}}, "main", frame, {}).caption
 
 

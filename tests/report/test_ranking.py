@@ -84,11 +84,18 @@ def test_the_diagram_shows_ranks_and_the_critical_difference(three, tmp_path):
     plan = read_plan(three.results)
     ranking = rank(plan, "main", collect(three.results))
     figure = diagram(plan, "main", ranking)
-    texts = [text.get_text() for text in figure.axes[0].texts]
-    assert [text.strip() for text in texts] == ["ssma (1.00)", "mean (2.00)", "(3.00) sum"]
-    assert figure.axes[0].get_title(loc="left") == "average rank, 1 is best; critical difference 1.91"
-    bars = [line.get_xdata() for line in figure.axes[0].lines if len(set(line.get_ydata())) == 1]
-    assert sorted((min(places), max(places)) for places in bars) == [(1.0, 2.0), (2.0, 3.0)]
+    (ax,) = figure.axes
+    assert [text.get_text().strip() for text in ax.texts] == ["ssma (1.00)", "mean (2.00)", "(3.00) sum", "CD = 1.91"]
+    assert ax.get_xlim() == (1, 3) and list(ax.get_xticks()) == [1, 2, 3] and figure.get_figwidth() == 3.5
+    bars = [line for line in ax.lines if len(set(line.get_ydata())) == 1]
+    (difference,) = [line for line in bars if line.get_ydata()[0] > 0]
+    assert list(difference.get_xdata()) == [1, pytest.approx(1 + 2.343 * (12 / 18) ** 0.5, abs=1e-3)]
+    joined = [line.get_xdata() for line in bars if line is not difference]
+    assert sorted((min(places), max(places)) for places in joined) == [(1.0, 2.0), (2.0, 3.0)]
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert not any(one.overlaps(other) for place, one in enumerate(boxes) for other in boxes[:place])
+    edge = figure.bbox
+    assert all(edge.x0 <= box.x0 and box.x1 <= edge.x1 and edge.y0 <= box.y0 and box.y1 <= edge.y1 for box in boxes)
     first, second = (
         [path.read_bytes() for path in save(diagram(plan, "main", ranking), tmp_path / folder, "r")] for folder in "ab"
     )

@@ -5,16 +5,19 @@ import pytest
 from ssma.errors import StudyError
 from ssma.report.build import build
 from ssma.report.checks import unequal_effort, unknown_constants
+from ssma.report.floor import floor_table, floors
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 from ssma.report.paper_tables import beside, results_table
-from ssma.report.sanity import constants, read_sanity
+from ssma.report.sanity import constants, copies_marked, read_copies, read_sanity
 from ssma.report.tables import comparison
 from ssma.report.units import units_of
 from ssma.study.records import read_record, write_record
 
 
 def write_sanity(results, values, data_hash="da7ada7ada7ada7a"):
-    rows = [{"split": s, "split_hash": "s", "test": v, "reason": None if v else "why"} for s, v in enumerate(values)]
+    rows = [
+        {"split": s, "split_hash": f"s{s}", "test": v, "reason": None if v else "why"} for s, v in enumerate(values)
+    ]
     write_record(
         results.data("MUTAG-1") / "sanity.json",
         {"kind": "sanity", "dataset": "MUTAG-1", "metric": "accuracy", "direction": "maximize", "data_hash": data_hash,
@@ -106,3 +109,75 @@ def test_the_paper_s_tables_have_them_too(study):
     (mine,) = [row for row in rows if row[1] == "majority class"]
     assert mine == ["MUTAG (accuracy in %)", "majority class", "–", "70.00 ± 10.00 (3)", "–", "–", "–", "–"]
     assert rows[rows.index(mine) - 1][0] == "MUTAG (accuracy in %)" and rows[rows.index(mine) + 1][0] != mine[0]
+
+
+@pytest.fixture
+def learned(fabric):
+    """Two arms and what the majority class reaches: differences 0.20 0.15 0.28 and 0.30 0.25 0.33."""
+    for name, tests in (("sum", (0.80, 0.70, 0.90)), ("ssma", (0.90, 0.80, 0.95))):
+        arm = fabric.arm(f"MUTAG-gcn-{name}", repeats=1)
+        fabric.evaluated(arm, {(split, 0): test for split, test in enumerate(tests)})
+    fabric.ablation("main", {"aggregator": ["sum", "ssma"]}, {f"MUTAG-gcn-{name}": [name] for name in ("sum", "ssma")})
+    fabric.plan()
+    fabric.card()
+    write_sanity(fabric.results, [0.60, 0.55, 0.62])
+    return fabric.results
+
+
+def against(results, missing="not_testable"):
+    plan = read_plan(results)
+    plan["config"]["report"] = {"missing": missing}
+    return plan, floors(plan, "main", collect(results), read_sanity(results, plan), {"MUTAG": 0.5})
+
+
+def test_arms_are_tested_against_the_predictor_on_the_same_splits(learned):
+    plan, found = against(learned)
+    # errors s sqrt(1/3 + 1/2); with 2 degrees of freedom p = 1 - t / sqrt(2 + t^2): 0.0725 and 0.0155
+    sum_, ssma = found["MUTAG-gcn-sum"], found["MUTAG-gcn-ssma"]
+    assert (sum_.adjusted, ssma.adjusted) == (pytest.approx(0.0725, abs=2e-4), pytest.approx(2 * 0.01546, abs=2e-4))
+    assert (sum_.above, ssma.above) == (False, True)
+    table = comparison(plan, "main", collect(learned), read_sanity(learned, plan), found)
+    assert [row[2].text for row in table.rows] == ["80.0 ± 10.0 (3) §", "88.3 ± 7.6 (3)", "59.0 ± 3.6 (3)"]
+    assert table.notes == [
+        "§ not shown to be better than “majority class” (corrected resampled t-test on the same splits, Holm-adjusted "
+        "over 2 arms, p < 0.05): MUTAG / gcn / sum (+21.0, p 0.0725)."
+    ]
+    first, second = floor_table(plan, "main", found).rows
+    assert [cell.text for cell in first][2:] == [
+        "majority class", "+21.0 ± 6.6 (3)", "[−4.8, +46.8]", "±25.8", "0.0725", "0.0725", "not shown",
+    ]  # fmt: skip
+    assert second[-1].text == "yes"
+
+
+def test_what_is_worse_or_cannot_be_tested_is_not_shown_to_be_better(learned, fabric):
+    write_sanity(learned, [0.99, 0.99, None])
+    _, found = against(learned)
+    reason = "at 1 of 3 places (split and seed) a fit is not ok"
+    assert not any(one.above for one in found.values())
+    assert found["MUTAG-gcn-sum"].found.corrected_t.reason == reason
+    assert found["MUTAG-gcn-sum"].text == "MUTAG / gcn / sum (−24.0, not testable)"
+    write_sanity(learned, [0.99, 0.985, 1.0])
+    fabric.evaluated("MUTAG-gcn-ssma", {(0, 0): 0.30, (1, 0): 0.301, (2, 0): 0.305})
+    _, found = against(learned)
+    assert found["MUTAG-gcn-ssma"].adjusted < 0.001 and not found["MUTAG-gcn-ssma"].above
+
+
+def test_data_with_copies_in_the_training_part_are_marked(learned, tmp_path):
+    path = learned.data("MUTAG-1") / "card.json"
+    write_record(path, read_record(path) | {"copies": {"graphs": 9, "leaked": [2, 0, 4, 50]}})  # three splits are used
+    plan = read_plan(learned)
+    copies = read_copies(learned, plan)
+    said = (
+        "9 graphs are exact copies of others, targets aside; in a split 0 to 4 of the validation and test graphs have a "
+        "copy in the training part, which can be known by heart"
+    )
+    assert copies == {"MUTAG": said}
+    table = copies_marked(comparison(plan, "main", collect(learned)), copies)
+    assert table.columns[2] == "MUTAG (accuracy in % ↑) ¶" and table.footnotes == [f"¶ MUTAG: {said}."]
+    assert copies_marked(table, {"PTC": "no"}) == table
+    build(learned, tmp_path / "out")
+    for name in ("main-paired", "main-sanity", "arms", "paper/results_tu_zinc"):
+        text = (tmp_path / "out" / "tables" / f"{name}.md").read_text()
+        assert f"¶ MUTAG: {said}." in text and "| MUTAG ¶ |" in text.replace(" (accuracy in %)", "")
+    write_record(path, read_record(path) | {"copies": {"graphs": 9, "leaked": [0, 0, 0, 50]}})
+    assert read_copies(learned, plan) == {}

@@ -7,7 +7,8 @@ from ssma.report.arms import arms
 from ssma.report.checks import mixed_code, over_budget, unequal_treatment
 from ssma.report.frame import collect, read_plan
 from ssma.report.labels import listing, spans, value_text
-from ssma.report.table import Cell, Table, escape
+from ssma.report.latex import escape
+from ssma.report.table import Cell, Table
 from ssma.report.tables import comparison
 from ssma.study.records import read_record, write_record
 

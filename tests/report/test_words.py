@@ -1,6 +1,8 @@
 import pytest
 
+from ssma.report.floor import Floor
 from ssma.report.frame import collect, read_plan
+from ssma.report.labels import Metric
 from ssma.report.words import words
 from ssma.study.records import write_record
 
@@ -36,17 +38,24 @@ def found(results, ablation):
 def test_the_best_setting_is_told_with_its_paired_difference_to_sum(selection):
     # differences to sum 0.05 0.10 0.04: mean 6.33, s 3.215, half width 4.303 * sqrt(1/3 + 1/2) * 3.215 = 12.63
     # random against attention 0.00 -0.05 -0.14: mean -6.33, s 7.095, half width 27.87
+    # with 2 degrees of freedom p = 1 - t / sqrt(2 + t^2): 0.1636, twice it by Holm, and 0.431; random against sum is 0
     said = found(selection, "selection")
     assert said.details == [
         "MUTAG, gcn: of 2 settings the best is selection=attention, accuracy in % 86.3 ± 7.1 (3 fits); "
-        "against sum +6.3 [−6.3, +19.0], which holds 0; "
-        "selection=random against selection=attention −6.3 [−34.2, +21.5], which holds 0."
+        "against sum: selection=attention +6.3 [−6.3, +19.0], p 0.327 (Holm), not told apart; "
+        "selection=random +0.0 [−34.0, +34.0], p 1 (Holm), not told apart; "
+        "against selection=attention: selection=random −6.3 [−34.2, +21.5], p 0.431 (Holm), not told apart."
     ]
+    tested = "paired by split and seed, corrected resampled t-test, p adjusted by Holm over"
     assert said.overall == [
-        "Against sum in the same network and training, the best other setting has a better mean at 1 of 1 place (data "
-        "set and layer). The 95% interval of the paired difference lies on the better side at 0, on the worse side at "
-        "0, holds 0 at 1, and is not testable at 0.",
-        "Neighbour selection: random has a better mean than attention in 0 of 1 pairs that differ in nothing else.",
+        f"Against sum in the same network and training, over places (data set and layer; {tested} 2 comparisons): "
+        "selection=attention by the mean alone better / equal / worse at 1 / 0 / 0 of 1 place; after Holm 0 better, 0 "
+        "worse. selection=random by the mean alone better / equal / worse at 0 / 1 / 0 of 1 place; after Holm 0 "
+        "better, 0 worse.",
+        f"Neighbour selection, random against attention, pairs that differ in nothing else ({tested} 1): by the mean "
+        "alone better / equal / worse at 0 / 0 / 1 of 1 pair; after Holm 0 better, 0 worse.",
+        "What can be seen: the 95% intervals of these differences reach 12.6 to 34.0 (accuracy in %) to either side; a "
+        "smaller difference cannot be seen.",
         "Not run: MUTAG gin.",
     ]
 
@@ -62,12 +71,12 @@ def test_a_lower_error_is_better_and_its_interval_says_so(fabric):
     # differences -0.10 -0.09 -0.10: mean -0.09667, s 0.005774, half width 4.303 * 0.005774 / sqrt(3) = 0.01434
     assert said.details == [
         "ZINC, gcn: of 2 settings the best is ssma, MAE 0.3233 ± 0.0208 (3 fits); "
-        "against sum −0.0967 [−0.1110, −0.0823], all of it better."
+        "against sum: ssma −0.0967 [−0.1110, −0.0823], p 0.00119 (Holm), better."
     ]
-    assert "lies on the better side at 1," in said.overall[0]
+    assert "by the mean alone better / equal / worse at 1 / 0 / 0 of 1 place; after Holm 1 better," in said.overall[0]
 
 
-def test_where_sum_is_best_the_best_of_the_others_is_compared_and_is_worse(fabric):
+def test_where_sum_is_best_the_others_are_compared_and_are_worse(fabric):
     for name, tests in (("sum", (0.80, 0.81, 0.82)), ("mean", (0.70, 0.72, 0.71)), ("ssma", (0.60, 0.61, 0.63))):
         arm(fabric, f"MUTAG-gcn-{name}", tests)
     cells = {f"MUTAG-gcn-{name}": [name] for name in ("sum", "mean", "ssma")}
@@ -75,10 +84,10 @@ def test_where_sum_is_best_the_best_of_the_others_is_compared_and_is_worse(fabri
     fabric.plan()
     said = found(fabric.results, "main")
     assert "the best is sum" in said.details[0]
-    # -0.10 -0.09 -0.11: mean -10.0, s 1.0, half width 4.303 * sqrt(5/6) * 1.0 = 3.93
-    assert "; mean, the best of the others, against sum −10.0 [−13.9, −6.1], all of it worse." in said.details[0]
-    assert "a better mean at 0 of 1" in said.overall[0] and "on the worse side at 1" in said.overall[0]
-    assert said.overall[-1].startswith("The best setting was picked by these very test numbers")
+    # -0.10 -0.09 -0.11: mean -10.0, s 1.0, half width 4.303 * sqrt(5/6) * 1.0 = 3.93, p 0.00823; ssma 0.00072
+    assert "; against sum: mean −10.0 [−13.9, −6.1], p 0.00823 (Holm), worse; ssma −19.7 [" in said.details[0]
+    assert said.overall[0].count("better / equal / worse at 0 / 0 / 1 of 1 place; after Holm 0 better, 1 worse") == 2
+    assert said.overall[-1].startswith("The best and the worst setting of a place were picked")
 
 
 def test_a_numeric_axis_is_told_by_its_table(fabric):
@@ -87,7 +96,8 @@ def test_a_numeric_axis_is_told_by_its_table(fabric):
     fabric.ablation("kappa", {"ssma.kappa": [2, 3, 4]}, {f"MUTAG-gcn-ssma-{value}": [value] for value in (2, 3, 4)})
     fabric.plan()
     best, course = found(fabric.results, "kappa").details
-    assert "no sum arm with the same network and training is in the study; kappa=4 against kappa=2 +18.3 [" in best
+    assert "no sum arm with the same network and training is in the study; against kappa=2: kappa=3 +10.0" in best
+    assert "; kappa=4 +18.3 [" in best
     assert course.startswith("MUTAG, gcn, along kappa (neighbour slots): change over the axis +18.3 [")
     assert "; means rise; " in course and "; best at 4, smallest within one standard error of it 4." in course
 
@@ -102,8 +112,37 @@ def test_what_failed_or_was_not_run_is_said(selection, fabric):
     said = found(selection, "selection")
     assert said.details[1] == (
         "MUTAG, gat: of 1 setting the best is selection=random, accuracy in % 75.0 ± 7.1 (2 of 3 fits); "
-        "against sum −5.0 (not testable: at 1 of 3 places (split and seed) a fit is not ok)."
+        "against sum: selection=random −5.0 (not testable: at 1 of 3 places (split and seed) a fit is not ok)."
     )
     bare = type(selection)(selection.root.parent / "bare")
     write_record(bare.plan, read_plan(selection))
     assert found(bare, "selection") == type(said)(["Not run: nothing of this ablation."], [])
+
+
+def test_of_many_settings_the_best_and_the_worst_are_told(fabric):
+    arm(fabric, "MUTAG-gcn-sum", SUM)
+    for value in range(2, 7):
+        arm(fabric, f"MUTAG-gcn-ssma-{value}", [test + value / 100 for test in (0.60, 0.53, 0.71)])
+    fabric.ablation(
+        "kappa", {"ssma.kappa": [*range(2, 7)]}, {f"MUTAG-gcn-ssma-{value}": [value] for value in range(2, 7)}
+    )
+    fabric.plan()
+    place = found(fabric.results, "kappa").details[0]
+    assert "; against sum: the best of 5, kappa=6, −12.7 [" in place and "; the worst of 5, kappa=2, −16.7 [" in place
+    assert place.endswith(
+        "; against kappa=2: kappa=3 +1.0 (not testable: all differences are equal); kappa=4 +2.0 (not "
+        "testable: all differences are equal); kappa=5 +3.0 (not testable: all differences are equal); kappa=6 +4.0 (not "
+        "testable: all differences are equal)."
+    )
+    assert (
+        "kappa=6 by the mean alone better / equal / worse at 0 / 0 / 1 of 1 place; after Holm 0"
+        in found(fabric.results, "kappa").overall[0]
+    )
+
+
+def test_arms_below_the_floor_are_counted(selection):
+    accuracy = Metric("accuracy", "maximize")
+    none = {"a": Floor("a", "MUTAG", "MUTAG / gcn / sum", "majority class", accuracy, "no fits to pair")}
+    said = words(read_plan(selection), "selection", collect(selection), RATIOS, none)
+    told = "Not shown to be better than a predictor that looks at no graph, at p < 0.05 after Holm: 1 of 1 arms (§): MUTAG / gcn / sum."
+    assert told in said.overall
