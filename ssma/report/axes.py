@@ -120,7 +120,7 @@ def _steps(means: "NDArray") -> str:
 def _trend(found: Trend | NotTestable) -> str:
     if isinstance(found, NotTestable):
         return str(found)
-    return f"rho {found.rho:+.2f}, p {p_text(found.p)}".replace("-", "−")
+    return f"rho {found.rho:+.2f}, unadjusted p {p_text(found.p)}".replace("-", "−")
 
 
 def _rule(rule: Smallest | NotTestable, values: list[float], metric: Metric) -> list[Cell]:

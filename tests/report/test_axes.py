@@ -27,7 +27,7 @@ def test_a_metric_that_rises(fabric):
     row = row_of(axis_table(plan, "along", frame, {"MUTAG": 1 / 6}))
     # changes 0.20, 0.20, 0.22: mean 20.67, s 1.1547, error s / sqrt(2), t(0.975, 2) = 4.3026527
     assert (row["units"], row["change over the axis"], row["95% interval"]) == ("3", "+20.7", "[+17.2, +24.2]")
-    assert (row["means"], row["trend"]) == ("rise", "rho +1.00, p 0.00926")  # 2 / 6^3
+    assert (row["means"], row["trend"]) == ("rise", "rho +1.00, unadjusted p 0.00926")  # 2 / 6^3
     assert (row["best"], row["smallest within 1 SE"], row["it loses"]) == ("4", "4", "–")
 
 
