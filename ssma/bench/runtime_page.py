@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from ssma import paper
-from ssma.bench.growth import FORMULAS, Exponent, Point, fit_exponent, limit_exponent, operations
+from ssma.bench.growth import FORMULAS, Point, limit_exponent, operations
 from ssma.bench.runtime import INFERENCE, TIMED, TRAINING, TimedLayer
 from ssma.bench.tables import CELL, MEASURED, megabytes, repeats, summary, time_text
 from ssma.report.table import Cell, Table
+from ssma.statistics.exponent import Exponent, fit_exponent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,10 +134,7 @@ def _exponents(frame: pd.DataFrame) -> Table:
 
 
 def _exponent(found: Exponent | None) -> str:
-    if found is None:
-        return "fewer than 3 points"
-    value, low, high = (f"{round(each, 2) + 0.0:.2f}" for each in (found.value, found.low, found.high))
-    return f"{value} [{low}, {high}]"
+    return "fewer than 3 points" if found is None else str(found)
 
 
 def _curve(part: pd.DataFrame, varied: str) -> Table:
