@@ -14,6 +14,7 @@ STEP_SECONDS = {"sum": (5.0e-4, 8.4e-11), "slow": (7.2e-4, 6.8e-10), "ssma": (1.
 SLOW = {"lstm", "gru", "median", "fmean", "deepsets", "pna"}
 DERIVATIVE_SECONDS = 3e-6  # of a mixing value per m n d: 8 measurements, each within a factor of two and a half
 PAIR_SECONDS = 4e-6  # of a pair in all representations, per n d: 4 measurements, within a factor of two
+HESSIAN_SECONDS = 2e-7  # of a bound, per m^2: 3 measurements, within a factor of one and a half
 START_SECONDS = 4.0  # Python, torch, PyG and the figure: the least that any experiment took
 
 
@@ -50,6 +51,11 @@ def _separation(settings: dict[str, Any]) -> float:
     return pairs * settings["n"] * settings["d"] * PAIR_SECONDS
 
 
+def _growth(settings: dict[str, Any]) -> float:
+    networks = settings["draws"] * len(settings["activations"]) * len(settings["scales"])
+    return networks * settings["multisets"] * settings["m"] ** 2 * HESSIAN_SECONDS
+
+
 def _trainings(settings: dict[str, Any], m: int) -> float:
     """Returns the seconds of all trainings with one size of the representation."""
     batch = min(settings["batch_size"], settings["train_sets"])
@@ -62,4 +68,10 @@ def _trainings(settings: dict[str, Any], m: int) -> float:
     return settings["seeds"] * len(settings["activations"]) * len(settings["lr"]) * steps * step
 
 
-REFERENCE = {"sum_of_gram": _sum_of_gram, "mixing": _mixing, "higher_order": lambda _: 0.0, "separation": _separation}
+REFERENCE = {
+    "sum_of_gram": _sum_of_gram,
+    "mixing": _mixing,
+    "higher_order": lambda _: 0.0,  # at most a tenth of a second
+    "separation": _separation,
+    "growth": _growth,
+}

@@ -14,13 +14,14 @@ from ssma.study.ids import git_commit
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
 from ssma.study.theory import theory_fingerprint
-from ssma.theory import higher_order, mixing, separation, sum_of_gram
+from ssma.theory import growth, higher_order, mixing, separation, sum_of_gram
 
 RUN = {
     "sum_of_gram": sum_of_gram.run,
     "mixing": mixing.run,
     "higher_order": higher_order.run,
     "separation": separation.run,
+    "growth": growth.run,
 }
 
 log = logging.getLogger("ssma.theory")
