@@ -20,6 +20,7 @@ TITLES = {
     "mixing": "Neighbour mixing of trained networks",
     "higher_order": "Higher-order mixing of the convolution",
     "separation": "Separation and stability of representations",
+    "growth": "Growth of representations and of the bound of mixing",
 }
 
 

@@ -16,6 +16,13 @@ WIDTH = 3.6  # inches
 ZERO = 1e-6  # derivatives by autograd are exact to about 1e-15
 DASHES = {"polynomial": ("0.15", "-"), "normalised": ("0.15", "--")}
 KINDS = {"random": "o", "near": "s", "equal sum": "D"}
+COUNTED = {
+    "size": "SSMA, (n + 1)(n (d – 1) + 1)",
+    "not zero": "of these not zero",
+    "rank": "least, n d",
+    "moments": "a sum's moments, C(n + d, d)",
+}
+OF_BOUNDS = {"mixing": "-", "bound": ":", "weights bound": "--"}
 LEGEND = {"frameon": False, "fontsize": 7.5, "handlelength": 1.8, "columnspacing": 1.0, "alignment": "left"}
 
 
@@ -186,6 +193,51 @@ def _smallest_ratios(ax: "Axes", pairs: "pandas.DataFrame", names: list[str]) ->
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, handletextpad=0.1, **LEGEND)
 
 
+def _growth(record: dict[str, Any], rows: "pandas.DataFrame", colours: dict[str, Colour]) -> "Figure":
+    """Sizes over n and over d, each at the largest of the other, and bounds over the factor of the parameters."""
+    import seaborn
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplot_mosaic([["n", "d"], ["s", "s"]], figsize=(WIDTH, 6.0), layout="constrained")
+    shades = seaborn.color_palette("colorblind")
+    counted = rows[rows["scale"].isna()]
+    for varied, other in (("n", "d"), ("d", "n")):
+        most, sizes = counted[other].max(), sorted(counted[varied].unique())
+        for number, (name, label) in enumerate(COUNTED.items()):
+            line = counted[(counted["quantity"] == name) & (counted[other] == most)].sort_values(varied)
+            style = {"color": shades[number], "marker": MARKERS[number], "ms": 4, "mec": "white", "mew": 0.6}
+            axes[varied].plot(line[varied], line["value"], lw=1.4, label=label, **style)
+        axes[varied].set(xscale="log", yscale="log", xlabel=f"{varied} (with {other} = {most})")
+        axes[varied].set_xticks(sizes, list(map(str, sizes)))
+        axes[varied].minorticks_off()
+    axes["d"].sharey(axes["n"])
+    axes["d"].tick_params(labelleft=False)
+    axes["n"].set_ylabel("entries (log scale)")
+    figure.legend(*axes["n"].get_legend_handles_labels(), loc="outside upper left", ncols=2, **LEGEND)
+    _bounds(axes["s"], rows[rows["scale"].notna()], shades[len(COUNTED) :])
+    figure.legend(*axes["s"].get_legend_handles_labels(), loc="outside lower left", ncols=2, **LEGEND)
+    return figure
+
+
+def _bounds(ax: "Axes", rows: "pandas.DataFrame", shades: list[Colour]) -> None:
+    """Draws mixing and its bounds over the factor of the parameters, and the paper's square."""
+    import numpy
+
+    activations = list(rows["activation"].unique())
+    for (activation, name), part in rows.groupby(["activation", "quantity"], sort=False):
+        powers = numpy.log10(part["value"]).groupby(part["scale"])
+        mean, std = powers.mean(), powers.std()
+        colour = shades[activations.index(activation) % len(shades)]
+        ax.plot(mean.index, 10**mean, color=colour, ls=OF_BOUNDS[name], lw=1.4, label=f"{name}, {activation}")
+        ax.fill_between(mean.index, 10 ** (mean - std), 10 ** (mean + std), color=colour, alpha=0.12, lw=0)
+    scales = numpy.array(sorted(rows["scale"].unique()))
+    highest = rows["value"].max()
+    ax.plot(scales, highest * (scales / scales[-1]) ** 2, color=INK, lw=1.0, label="slope 2, as the paper's O(|θ|²)")
+    ax.set(xscale="log", yscale="log", xlabel="factor s of all parameters", ylabel="mixing and bounds (log scale)")
+    ax.set_xticks(scales, [f"{scale:g}" for scale in scales])
+    ax.minorticks_off()
+
+
 def _panels(titles: list[str], height: float) -> tuple["Figure", list["Axes"]]:
     """Returns panels, two in a row, one per title."""
     from matplotlib import pyplot
@@ -211,4 +263,10 @@ def _as_table(ax: "Axes", length: int, title: str) -> None:
     ax.set_title(title, loc="left", color=INK, fontsize=8.5)
 
 
-DRAW = {"sum_of_gram": _sum_of_gram, "mixing": _mixing, "higher_order": _higher_order, "separation": _separation}
+DRAW = {
+    "sum_of_gram": _sum_of_gram,
+    "mixing": _mixing,
+    "higher_order": _higher_order,
+    "separation": _separation,
+    "growth": _growth,
+}

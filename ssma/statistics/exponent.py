@@ -43,24 +43,24 @@ def fit_exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent | 
     return Exponent(float(line.slope), line.slope - half, line.slope + half, len(sizes))
 
 
-def mean_exponent(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Exponent | None:
-    """Fits an exponent to each curve and returns their mean; None for fewer than two curves, which give no interval.
+def mean_exponent(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Exponent:
+    """Fits an exponent to each curve and returns their mean.
 
-    The interval is that of Student's t over the curves, so that these must be independent repeats. Within a curve two
-    points are enough.
+    The interval is that of Student's t over the curves, so that these must be independent repeats; that of a single
+    curve has no ends. Within a curve two points are enough.
 
     Args:
-        curves: Sizes, at least two different ones, and values of each repeat; all are positive.
+        curves: Sizes, at least two different ones, and values of each repeat; all are positive. At least one.
     """
     from scipy.stats import linregress, t
 
-    if len(curves) < 2:
-        return None
     slopes = [
         float(linregress([math.log(size) for size in sizes], [math.log(value) for value in values]).slope)
         for sizes, values in curves
     ]
     mean = math.fsum(slopes) / len(slopes)
+    if len(slopes) == 1:
+        return Exponent(mean, -math.inf, math.inf, 1)
     variance = math.fsum((slope - mean) ** 2 for slope in slopes) / (len(slopes) - 1)
     half = float(t.ppf(1 - ALPHA / 2, len(slopes) - 1)) * math.sqrt(variance / len(slopes))
     return Exponent(mean, mean - half, mean + half, len(slopes))
