@@ -67,11 +67,11 @@ def frame(record: dict[str, Any]) -> "pandas.DataFrame":
     """Returns the rows of a record; whole numbers stay whole where some are missing."""
     import pandas
 
-    rows = pandas.DataFrame(record["rows"])
-    for column in rows:
-        known = [row[column] for row in record["rows"] if row[column] is not None]
-        if len(known) < len(rows) and known and all(type(value) is int for value in known):
-            rows[column] = rows[column].astype("Int64")
+    rows = pandas.DataFrame(record["columns"])
+    for name, values in record["columns"].items():
+        known = [value for value in values if value is not None]
+        if len(known) < len(values) and known and all(type(value) is int for value in known):
+            rows[name] = rows[name].astype("Int64")
     return rows
 
 

@@ -17,10 +17,10 @@ ZERO = 1e-6  # derivatives by autograd are exact to about 1e-15
 DASHES = {"polynomial": ("0.15", "-"), "normalised": ("0.15", "--")}
 KINDS = {"random": "o", "near": "s", "equal sum": "D"}
 COUNTED = {
-    "size": "SSMA, (n + 1)(n (d – 1) + 1)",
-    "not zero": "of these not zero",
-    "rank": "least, n d",
-    "moments": "a sum's moments, C(n + d, d)",
+    "size": "SSMA",
+    "not zero": "SSMA, not zero",
+    "rank": "least (n d)",
+    "moments": "moments of a sum",
 }
 OF_BOUNDS = {"mixing": "-", "bound": ":", "weights bound": "--"}
 LEGEND = {"frameon": False, "fontsize": 7.5, "handlelength": 1.8, "columnspacing": 1.0, "alignment": "left"}
@@ -210,9 +210,10 @@ def _growth(record: dict[str, Any], rows: "pandas.DataFrame", colours: dict[str,
         axes[varied].set(xscale="log", yscale="log", xlabel=f"{varied} (with {other} = {most})")
         axes[varied].set_xticks(sizes, list(map(str, sizes)))
         axes[varied].minorticks_off()
-    axes["d"].sharey(axes["n"])
     axes["d"].tick_params(labelleft=False)
     axes["n"].set_ylabel("entries (log scale)")
+    for ax in (axes["n"], axes["d"]):
+        ax.set_ylim(counted["value"].min() / 2, counted["value"].max() * 2)
     figure.legend(*axes["n"].get_legend_handles_labels(), loc="outside upper left", ncols=2, **LEGEND)
     _bounds(axes["s"], rows[rows["scale"].notna()], shades[len(COUNTED) :])
     figure.legend(*axes["s"].get_legend_handles_labels(), loc="outside lower left", ncols=2, **LEGEND)
@@ -228,11 +229,15 @@ def _bounds(ax: "Axes", rows: "pandas.DataFrame", shades: list[Colour]) -> None:
         powers = numpy.log10(part["value"]).groupby(part["scale"])
         mean, std = powers.mean(), powers.std()
         colour = shades[activations.index(activation) % len(shades)]
-        ax.plot(mean.index, 10**mean, color=colour, ls=OF_BOUNDS[name], lw=1.4, label=f"{name}, {activation}")
+        ax.plot(mean.index, 10**mean, color=colour, ls=OF_BOUNDS[name], lw=1.4)
         ax.fill_between(mean.index, 10 ** (mean - std), 10 ** (mean + std), color=colour, alpha=0.12, lw=0)
+    for activation, colour in zip(activations, shades, strict=False):
+        ax.plot([], [], color=colour, lw=1.4, label=activation)
+    for name, line in OF_BOUNDS.items():
+        ax.plot([], [], color=FAINT, ls=line, lw=1.4, label=name)
     scales = numpy.array(sorted(rows["scale"].unique()))
-    highest = rows["value"].max()
-    ax.plot(scales, highest * (scales / scales[-1]) ** 2, color=INK, lw=1.0, label="slope 2, as the paper's O(|θ|²)")
+    paper = rows["value"].max() * (scales / scales[-1]) ** 2
+    ax.plot(scales, paper, color=INK, lw=1.0, label="slope 2, as the paper's O(|θ|²)")
     ax.set(xscale="log", yscale="log", xlabel="factor s of all parameters", ylabel="mixing and bounds (log scale)")
     ax.set_xticks(scales, [f"{scale:g}" for scale in scales])
     ax.minorticks_off()

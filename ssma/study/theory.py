@@ -7,8 +7,8 @@ from pydantic import Field, field_validator, model_validator
 from ssma.study.ids import canonical, code_fingerprint, digest
 from ssma.study.settings import AGGREGATORS, Integer, PositiveFloat, PositiveInt, Strict
 
-THEORY_VERSION = 1
-"""Part of every experiment's identity: a change of what an experiment computes raises it, and all run again."""
+THEORY_VERSION = 2
+"""Part of every experiment's identity: a change of what it computes or records raises it, and all run again."""
 
 CODE_OF_THEORY = ("aggr/*.py", "theory/*.py", "bench/paper.py", "study/ids.py")
 

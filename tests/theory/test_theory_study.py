@@ -38,6 +38,11 @@ STUDY = {
 }
 
 
+def rows_of(record):
+    columns = record["columns"]
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
 def planned(**theory):
     return make_plan(parse_study(STUDY | {"theory": theory}))["theory"]
 
@@ -100,7 +105,7 @@ def test_the_data_behind_a_figure_are_the_rows_of_the_record(finished):
         path = results.theory(experiment["id"])
         with path.with_suffix(".csv").open(newline="") as file:
             lines = list(csv.DictReader(file))
-        rows = read_record(path)["rows"]
+        rows = rows_of(read_record(path))
         assert len(lines) == len(rows) > 0
         for line, row in zip(lines, rows, strict=True):
             assert line.keys() == row.keys()
@@ -133,7 +138,7 @@ def test_the_page_shows_claims_and_what_the_records_say(finished, tmp_path):
     record = read_record(results.theory(plan["theory"]["mixing"]["id"]))
     highest = max(
         row["representation_mix"]
-        for row in record["rows"]
+        for row in rows_of(record)
         if row["aggregator"] == "ssma" and row["activation"] == "tanh"
     )
     for text in (
@@ -169,7 +174,8 @@ def test_words_count_what_the_rows_say():
         "lr": [0.1, 0.2],
         "aggregators": ["sum", "ssma", "mul"],
     }
-    record = {"name": "sum_of_gram", "settings": settings, "rows": rows}
+    columns = {name: [row.get(name) for row in rows] for name in rows[0]}
+    record = {"name": "sum_of_gram", "settings": settings, "columns": columns}
     from ssma.report.theory import frame
 
     words = tell(record, frame(record))[1]
