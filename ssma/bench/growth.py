@@ -13,7 +13,7 @@ FORMULAS = {
 
 Those of SSMA are from the appendix "Complexity analysis" of `"Sequential Signal Mixing Aggregation for Message Passing
 Graph Neural Networks" <https://arxiv.org/abs/2409.19414>`_ (its last display, "refined" version). That of the sum is
-step 3 of its list, "product aggregation", for messages of width d in place of m.
+the second term of its "standard" cost O(m d |V| + m |E|), for messages of width d in place of m.
 """
 FAR = 10**12  # where the leading term of a formula is all of it
 

@@ -44,8 +44,9 @@ def runtime_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str
         "the paper's formulas (appendix “Complexity analysis”), m = (κ + 1)(κ (d − 1) + 1): "
         + "; ".join(f"{name}: O({formula})" for name, formula in FORMULAS.items())
         + ". Each has an exponent at the points that were measured (all constants 1, logarithm of base 2) and one in "
-        "the limit of a large size. For a plain sum the paper has no formula: that one is its step 3 with d for m. For "
-        "memory it has none at all",
+        "the limit of a large size; in the figure it is grey and goes through the largest size. The paper's “standard” "
+        "cost O(m d |V| + m |E|) is that of a sum of width m between two linear layers; the plain sum here is its "
+        "second term with d for m. For memory the paper has no formula",
         "attention slots are averages of messages of width d, which takes κ d |E|: the paper's m κ |E| is an upper "
         "bound",
         "memory: the peak of tensor memory in a call beyond its inputs, gradients included, in a pass of its own",

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from ssma.bench import runtime
+from ssma.bench import figures, runtime
 from ssma.bench.growth import ATTENTION, RANDOM, SUM, Point, limit_exponent, operations
 from ssma.bench.measure import Limits
 from ssma.bench.runtime import (
@@ -22,8 +22,8 @@ from ssma.bench.runtime import (
     timed_layer,
     training_work,
 )
-from ssma.bench.runtime_page import RUNTIME_COLUMNS, exponents, paper_ms, runtime_page
-from ssma.bench.tables import as_frame
+from ssma.bench.runtime_page import RUNTIME_CELL, RUNTIME_COLUMNS, exponents, paper_ms, runtime_page
+from ssma.bench.tables import as_frame, summary
 from ssma.cli import main
 from ssma.statistics.exponent import Exponent
 
@@ -136,6 +136,17 @@ def test_exponents_are_of_medians_beside_those_of_the_formula():
     ends = (2080 + 16 * 40) / (2080 + 16 * 10)  # evenly spaced in logarithms: the middle point has no say in the slope
     assert found.loc[ATTENTION, "formula"] == pytest.approx(math.log(ends) / math.log(4))
     assert found.loc[SUM, "formula"] == pytest.approx(1)
+
+
+def test_the_papers_formula_goes_through_the_largest_size_in_the_figure():
+    frame = as_frame(made(), RUNTIME_COLUMNS)
+    growth = summary(frame[frame["part"] == "growth"], RUNTIME_CELL)
+    figure = figures._growth(growth.assign(ms=1000 * growth["seconds"]))
+    (ax,) = [ax for ax in figure.axes if ax.get_ylabel() == "ms (log scale)"]
+    attention, plain = (line.get_ydata() for line in ax.get_lines() if line.get_color() == figures.FAINT)
+    counts = [2080 + 16 * edges for edges in (10, 20, 40)]
+    assert attention == pytest.approx([4.8 * count / counts[2] for count in counts])  # 3e-6 s times 40^2
+    assert plain == pytest.approx([0.01, 0.02, 0.04])
 
 
 def test_the_page_shows_ratios_of_medians_beside_the_papers():
