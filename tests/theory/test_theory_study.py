@@ -34,6 +34,7 @@ STUDY = {
         "mixing": {"m": 4, "train_sets": 40, "test_sets": 40, "epochs": 2, "seeds": 2, "multisets": 3},
         "higher_order": {},
         "separation": {"n": 2, "d": 2, "pairs": 3, "draws": 2, "halvings": 3},
+        "growth": {"n": [2, 3, 4], "d": [2, 3, 4], "draws": 2, "multisets": 2, "m": 4},
     },
 }
 
@@ -148,9 +149,20 @@ def test_the_page_shows_claims_and_what_the_records_say(finished, tmp_path):
         "holds in 36 of 36 measurements of sum",
         f"what it aggregates alone at most {highest:.3g}.",
         'href="figures/theory-separation.csv"',
+        "<title>ssma, tanh, of the output: median ",
+        "<title>convolution, entries j = (0, 1): k = 1</title>",
+        "<title>SSMA, n = 4, d = 3: 45</title>",
+        "<title>sum, equal sum: 0</title>",
     ):
         assert text in page
     assert (tmp_path / "figures" / "theory-mixing.csv").exists()
+    errors = [
+        row["test_l1"]
+        for row in rows_of(read_record(results.theory(plan["theory"]["sum_of_gram"]["id"])))
+        if (row["aggregator"], row["activation"], row["m"]) == ("sum", "relu", 16)
+    ]
+    mean, std = sum(errors) / 2, abs(errors[0] - errors[1]) / 2**0.5
+    assert f"<title>sum, relu, test, m = 16: {mean:.3g} ± {std:.2g}, n = 2</title>" in page
 
 
 def test_words_count_what_the_rows_say():
@@ -230,7 +242,7 @@ def test_an_experiment_whose_record_was_deleted_runs_again(tmp_path):
         path.with_suffix(".csv").touch()
     paths[1].unlink()
     forget_lost(results, plan)
-    assert [path.with_suffix(".csv").exists() for path in paths] == [True, False, True, True]
+    assert [path.with_suffix(".csv").exists() for path in paths] == [True, False, True, True, True]
 
 
 def test_the_workflow_runs_them_alone_and_once(tmp_path):
