@@ -235,7 +235,7 @@ def _growth(record: dict[str, Any], rows: "pandas.DataFrame", colours: dict[str,
     for ax in (axes["n"], axes["d"]):
         ax.set_ylim(counted["value"].min() / 2, counted["value"].max() * 2)
     figure.legend(*axes["n"].get_legend_handles_labels(), loc="outside upper left", ncols=2, **LEGEND)
-    _bounds(axes["s"], rows[rows["scale"].notna()], shades[len(COUNTED) :])
+    _bounds(axes["s"], rows[rows["scale"].notna()], [shades[place] for place in (4, 5, 9, 8)])  # unlike one another
     figure.legend(*axes["s"].get_legend_handles_labels(), loc="outside lower left", ncols=2, **LEGEND)
     return figure
 
@@ -248,7 +248,7 @@ def _bounds(ax: "Axes", rows: "pandas.DataFrame", shades: list[Colour]) -> None:
     for (activation, name), part in rows.groupby(["activation", "quantity"], sort=False):
         powers = numpy.log10(part["value"]).groupby(part["scale"])
         mean, std = powers.mean(), powers.std()
-        colour = shades[activations.index(activation) % len(shades)]
+        colour = shades[activations.index(activation)]
         (drawn,) = ax.plot(mean.index, 10**mean, color=colour, ls=OF_BOUNDS[name], lw=1.4)
         drawn.set_gid(f"{TIP}{name}, {activation}, n = {powers.count().min()}")
         ax.fill_between(mean.index, 10 ** (mean - std), 10 ** (mean + std), color=colour, alpha=0.12, lw=0)
