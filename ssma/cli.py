@@ -15,7 +15,7 @@ from typing import Any
 
 from ssma.errors import StudyError
 from ssma.study.config import Study, load_study
-from ssma.study.cost import describe, plan_cost
+from ssma.study.cost import describe, duration, plan_cost
 from ssma.study.lookup import named, named_arm
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -154,9 +154,10 @@ def _plan(options: argparse.Namespace) -> int:
     plan = make_plan(load_study(options.study))
     for arm in plan["arms"]:
         print(f"{arm['id']:<44} {arm['trials']:>3} trials  {arm['label']}")
-    for experiment in plan["theory"].values():
-        print(f"{experiment['id']:<44} theory experiment")
-    print(describe(plan_cost(plan, Results(Path("results", plan["study"]))), options.cores))
+    cost = plan_cost(plan, Results(Path("results", plan["study"])))
+    for name, experiment in plan["theory"].items():
+        print(f"{experiment['id']:<44} theory experiment, about {duration(cost.theory[name])} on a core")
+    print(describe(cost, options.cores))
     if options.write:
         write_record(options.write, plan)
     return 0

@@ -6,9 +6,10 @@ import matplotlib
 import pandas as pd
 import seaborn
 
+from ssma.bench.growth import Point, operations
 from ssma.bench.runtime_page import RUNTIME_CELL, SIZES
 from ssma.bench.tables import DATA_CELL, FIT_CELL, summary
-from ssma.report.figures import STYLE, save
+from ssma.report.figures import FAINT, STYLE, save
 
 
 def draw(frame: pd.DataFrame, folder: Path) -> list[Path]:
@@ -57,31 +58,59 @@ def draw_runtime(frame: pd.DataFrame, folder: Path) -> list[Path]:
     whole = summary(frame[frame["seconds"].notna()], RUNTIME_CELL).assign(ms=lambda part: 1000 * part["seconds"])
     paths = []
     for device, mine in whole.groupby("device", sort=False):
-        grid = seaborn.catplot(
-            mine[mine["part"] == "layers"], kind="bar", x="ms", y="method", col="graph", hue="pass",
-            palette="colorblind", height=3.6, aspect=1.0,
-        )  # fmt: skip
-        grid.set(xscale="log").set_titles("{col_name}").set_axis_labels("ms (log scale)", "")
-        paths += save(grid.figure, folder, f"runtime-layers-{device}")
+        paths += save(_layers(mine[mine["part"] == "layers"]), folder, f"runtime-layers-{device}")
         paths += save(_growth(mine[mine["part"] == "growth"]), folder, f"runtime-growth-{device}")
     return paths
 
 
+def _layers(part: pd.DataFrame) -> matplotlib.figure.Figure:
+    """Returns the time of each layer, a panel per graph."""
+    grid = seaborn.catplot(
+        part, kind="point", x="ms", y="method", row="graph", hue="pass", linestyle="none", markers=["o", "s"],
+        markersize=4, palette="colorblind", height=2.5, aspect=1.5,
+    )  # fmt: skip
+    grid.set(xscale="log").set_titles("").set_axis_labels("ms (log scale)", "")
+    for graph, ax in grid.axes_dict.items():
+        ax.set_title(graph, loc="left")
+        ax.yaxis.grid(True)
+    return _legend_above(grid)
+
+
 def _growth(part: pd.DataFrame) -> matplotlib.figure.Figure:
-    """Returns time and memory over each size: columns are sizes, rows are quantities."""
+    """Returns time and memory (columns) over each size (rows); beside time the paper's formula, in grey.
+
+    A formula has no unit, so that it goes through the largest size that was measured.
+    """
     part = part.assign(MB=part["bytes"] / 1e6, size=[line[line["varied"]] for _, line in part.iterrows()])
     long = part.melt(["varied", "size", "method"], ["ms", "MB"], var_name="quantity")
     grid = seaborn.relplot(
-        long, x="size", y="value", row="quantity", col="varied", hue="method", style="method", kind="line",
-        markers=True, palette="colorblind", height=2.2, aspect=1.1, facet_kws={"sharex": "col", "sharey": "row"},
+        long, x="size", y="value", col="quantity", row="varied", hue="method", style="method", kind="line",
+        markers=True, palette="colorblind", height=1.6, aspect=1.35, facet_kws={"sharex": "row", "sharey": "col"},
     )  # fmt: skip
     grid.set(xscale="log", yscale="log").set_titles("")
-    for (quantity, varied), ax in grid.axes_dict.items():
-        sizes = sorted(part.loc[part["varied"] == varied, "size"].unique())
+    for (varied, quantity), ax in grid.axes_dict.items():
+        mine = part[part["varied"] == varied]
+        if quantity == "ms":
+            for method, line in mine.groupby("method"):
+                counts = _operations(method, line)
+                last = line.loc[line["size"].idxmax()]
+                ax.plot(line["size"], counts * last["ms"] / counts[last.name], color=FAINT, lw=0.8, zorder=1)
+        sizes = sorted(mine["size"].unique())
         ax.set_xticks(sizes, [f"{size / 1000:g}k" if size >= 1000 else f"{size:g}" for size in sizes])
         ax.minorticks_off()
         ax.set_xlabel(SIZES[varied])
         ax.set_ylabel(f"{quantity} (log scale)")
+    return _legend_above(grid)
+
+
+def _operations(method: str, line: pd.DataFrame) -> pd.Series:
+    points = line[["nodes", "edges", "d", "kappa"]].itertuples(index=False)
+    return pd.Series([operations(method, Point(*point)) for point in points], index=line.index)
+
+
+def _legend_above(grid: seaborn.FacetGrid) -> matplotlib.figure.Figure:
+    seaborn.move_legend(grid, "upper center", bbox_to_anchor=(0.5, 1), ncols=3, title=None, frameon=False)
+    grid.figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / grid.figure.get_figheight()))
     return grid.figure
 
 

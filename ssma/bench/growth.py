@@ -1,10 +1,7 @@
-"""How time and memory grow with a size: fitted exponents, and those of the paper's complexity formulas."""
+"""The paper's complexity formulas: how operations grow with a size."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-from scipy.stats import linregress, t
 
 ATTENTION, RANDOM, SUM = "SSMA, attention", "SSMA, random", "sum"
 FORMULAS = {
@@ -16,7 +13,7 @@ FORMULAS = {
 
 Those of SSMA are from the appendix "Complexity analysis" of `"Sequential Signal Mixing Aggregation for Message Passing
 Graph Neural Networks" <https://arxiv.org/abs/2409.19414>`_ (its last display, "refined" version). That of the sum is
-step 3 of its list, "product aggregation", for messages of width d in place of m.
+the second term of its "standard" cost O(m d |V| + m |E|), for messages of width d in place of m.
 """
 FAR = 10**12  # where the leading term of a formula is all of it
 
@@ -31,16 +28,6 @@ class Point:
     kappa: int
 
 
-@dataclass(frozen=True)
-class Exponent:
-    """The exponent b of y = a x^b with its 95% interval, from ``n`` points."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-
 def operations(method: str, point: Point) -> float:
     """Returns the value of a method's formula, all constants 1 and the logarithm of base 2."""
     m = (point.kappa + 1) * (point.kappa * (point.d - 1) + 1)
@@ -48,21 +35,6 @@ def operations(method: str, point: Point) -> float:
         return point.d * point.edges
     nodes = m * (point.d + math.log2(m) + point.kappa) * point.nodes
     return nodes + (m * point.kappa if method == ATTENTION else 1) * point.edges
-
-
-def fit_exponent(sizes: Sequence[float], values: Sequence[float]) -> Exponent | None:
-    """Fits a line through the logarithms by least squares; None for fewer than three points, which give no interval.
-
-    The interval is that of Student's t with n - 2 degrees of freedom. It covers scatter about a power law, not a curve
-    that is none: fixed costs flatten the small sizes.
-    """
-    if len(sizes) < 3:
-        return None
-    if len(set(values)) == 1:  # no correlation to take an error from
-        return Exponent(0.0, 0.0, 0.0, len(sizes))
-    line = linregress([math.log(size) for size in sizes], [math.log(value) for value in values])
-    half = float(t.ppf(0.975, len(sizes) - 2) * line.stderr)
-    return Exponent(float(line.slope), line.slope - half, line.slope + half, len(sizes))
 
 
 def limit_exponent(method: str, varied: str) -> float:

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from ssma import paper
-from ssma.bench.growth import FORMULAS, Exponent, Point, fit_exponent, limit_exponent, operations
+from ssma.bench.growth import FORMULAS, Point, limit_exponent, operations
 from ssma.bench.runtime import INFERENCE, TIMED, TRAINING, TimedLayer
 from ssma.bench.tables import CELL, MEASURED, megabytes, repeats, summary, time_text
 from ssma.report.table import Cell, Table
+from ssma.statistics.exponent import Exponent, fit_exponent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +44,9 @@ def runtime_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str
         "the paper's formulas (appendix “Complexity analysis”), m = (κ + 1)(κ (d − 1) + 1): "
         + "; ".join(f"{name}: O({formula})" for name, formula in FORMULAS.items())
         + ". Each has an exponent at the points that were measured (all constants 1, logarithm of base 2) and one in "
-        "the limit of a large size. For a plain sum the paper has no formula: that one is its step 3 with d for m. For "
-        "memory it has none at all",
+        "the limit of a large size; in the figure it is grey and goes through the largest size. The paper's “standard” "
+        "cost O(m d |V| + m |E|) is that of a sum of width m between two linear layers; the plain sum here is its "
+        "second term with d for m. For memory the paper has no formula",
         "attention slots are averages of messages of width d, which takes κ d |E|: the paper's m κ |E| is an upper "
         "bound",
         "memory: the peak of tensor memory in a call beyond its inputs, gradients included, in a pass of its own",
@@ -133,10 +135,7 @@ def _exponents(frame: pd.DataFrame) -> Table:
 
 
 def _exponent(found: Exponent | None) -> str:
-    if found is None:
-        return "fewer than 3 points"
-    value, low, high = (f"{round(each, 2) + 0.0:.2f}" for each in (found.value, found.low, found.high))
-    return f"{value} [{low}, {high}]"
+    return "fewer than 3 points" if found is None else str(found)
 
 
 def _curve(part: pd.DataFrame, varied: str) -> Table:

@@ -1,9 +1,7 @@
 """One page that tells a study: self-contained, no scripts, opens from disk."""
 
-import base64
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.kept import split_sizes
@@ -69,7 +67,6 @@ def page(
     from ssma.report.template import PAGE
 
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["embedded"] = _embedded
     example = next((arm["id"] for arm in plan["arms"]), "ARM")
     return environment.from_string(PAGE).render(
         plan=plan,
@@ -95,10 +92,6 @@ def arm_page(title: str, text: str) -> str:
     from ssma.report.template import ARM_PAGE
 
     return Environment(autoescape=True).from_string(ARM_PAGE).render(title=title, text=text)
-
-
-def _embedded(image: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(image.read_bytes()).decode()
 
 
 def data_cards(results: Results, plan: dict[str, Any]) -> Table:

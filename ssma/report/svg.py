@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 TIP = "tip:"
 """What the group id of an artist starts with that has a tooltip; the text of it follows."""
+DIGITS = re.compile(r"(?<=\.\d\d)\d+")
+"""What a coordinate has beyond a hundredth of a point: it is not seen, and makes the page a third larger."""
 REFERENCE = re.compile(r"#([A-Za-z][^\s)\"]*)(?=[)\"])")
 
 
@@ -19,7 +21,8 @@ def inline_svg(figure: "Figure", name: str) -> str:
     """Returns a figure as an SVG element to be placed in a page; hovering over a mark shows what it is.
 
     An artist has a tooltip if its group id (``set_gid``) is `TIP` and a text. Namespaces are dropped, since HTML needs
-    none. Ids get the figure's name in front, so that several figures can share a page.
+    none. Ids are the figure's name and a number, so that several figures can share a page, and that a figure is the
+    same each time: matplotlib takes ids from sizes, which differ in their last bits.
     """
     import matplotlib
 
@@ -27,17 +30,19 @@ def inline_svg(figure: "Figure", name: str) -> str:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     root = ElementTree.fromstring(buffer.getvalue())
-    prefix = slug(name)
     for parent in root.iter():
         for child in [child for child in parent if child.tag.endswith("}metadata")]:
             parent.remove(child)
-    used = set(REFERENCE.findall(buffer.getvalue()))
+    used = dict.fromkeys(REFERENCE.findall(buffer.getvalue()))
+    ids = {old: f"{slug(name)}-{number}" for number, old in enumerate(used)}
     for element in root.iter():
         _give_tooltip(element)
-        if element.get("id") not in used:
+        if element.get("id") not in ids:
             element.attrib.pop("id", None)
         element.tag = _local(element.tag)
-        element.attrib = {_local(key): _prefixed(key, value, prefix) for key, value in element.attrib.items()}
+        if "d" in element.attrib:
+            element.set("d", DIGITS.sub("", element.get("d")))
+        element.attrib = {_local(key): _renamed(key, value, ids) for key, value in element.attrib.items()}
     root.attrib.update(role="img", style=f"max-width: {root.attrib.pop('width')}")
     del root.attrib["height"]
     return ElementTree.tostring(root, encoding="unicode")
@@ -47,13 +52,13 @@ def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _prefixed(key: str, value: str, prefix: str) -> str:
-    """Returns the value of an attribute with the prefix in front of the id that it is or refers to."""
+def _renamed(key: str, value: str, ids: dict[str, str]) -> str:
+    """Returns the value of an attribute with the new name of the id that it is or refers to."""
     if key == "id":
-        return f"{prefix}-{value}"
+        return ids[value]
     if _local(key) == "href":
-        return value.replace("#", f"#{prefix}-", 1)
-    return value.replace("url(#", f"url(#{prefix}-")
+        return f"#{ids[value.removeprefix('#')]}"
+    return REFERENCE.sub(lambda found: f"#{ids[found[1]]}", value)
 
 
 def _give_tooltip(element: ElementTree.Element) -> None:

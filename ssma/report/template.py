@@ -130,9 +130,9 @@ PAGE = (
 {% endif %}
 {% for shown in theory %}
 <h3 id="theory-{{ shown.name }}">{{ shown.title }}</h3>
-<p{% if not shown.figure %} class="failed"{% endif %}>{{ shown.words }}</p>
-{% if shown.figure %}
-<figure><img src="{{ shown.figure|embedded }}" alt="{{ shown.title }}">
+<p{% if not shown.svg %} class="failed"{% endif %}>{{ shown.words }}</p>
+{% if shown.svg %}
+<figure>{{ shown.svg | safe }}
 <figcaption>{{ shown.claim }}
 {% for kind in ["pdf", "png", "csv"] %}<a href="figures/theory-{{ shown.name }}.{{ kind }}">{{ kind }}</a> {% endfor %}
 </figcaption></figure>

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report import theory_figures, theory_words
 from ssma.report.figures import save
+from ssma.report.svg import inline_svg
 from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_atomic
@@ -20,18 +21,19 @@ TITLES = {
     "mixing": "Neighbour mixing of trained networks",
     "higher_order": "Higher-order mixing of the convolution",
     "separation": "Separation and stability of representations",
+    "growth": "Growth of representations and of the bound of mixing",
 }
 
 
 @dataclass(frozen=True)
 class Shown:
-    """An experiment as the page has it; without a record there are no claim and no figure, and words say why."""
+    """An experiment as the page has it; without a record there are no claim and no SVG, and words say why."""
 
     name: str
     title: str
     words: str
     claim: str = ""
-    figure: Path | None = None
+    svg: str = ""
 
 
 def theory(results: Results, plan: dict[str, Any], folder: Path) -> list[Shown]:
@@ -52,25 +54,30 @@ def theory(results: Results, plan: dict[str, Any], folder: Path) -> list[Shown]:
 
 
 def show(plan: dict[str, Any], record: dict[str, Any], folder: Path, stem: str) -> Shown:
-    """Writes the figure of a record (PNG, PDF) and the rows behind it (CSV) to ``folder``; returns what they show."""
+    """Writes the figure of a record (PNG, PDF) and the rows behind it (CSV) to ``folder``.
+
+    Returns what they show, with the figure as an SVG element that has tooltips.
+    """
     rows, name = frame(record), record["name"]
     write_atomic(folder / f"{stem}.csv", _csv(rows))
-    image, _ = save(theory_figures.draw(plan, record, rows), folder, stem)
+    figure = theory_figures.draw(plan, record, rows)
+    svg = inline_svg(figure, stem)
+    save(figure, folder, stem)
     claim, words = theory_words.tell(record, rows)
     if record["code"] != theory_fingerprint():
         words += " Its record was made by other code than the installed one."
-    return Shown(name, TITLES[name], words, claim, image)
+    return Shown(name, TITLES[name], words, claim, svg)
 
 
 def frame(record: dict[str, Any]) -> "pandas.DataFrame":
     """Returns the rows of a record; whole numbers stay whole where some are missing."""
     import pandas
 
-    rows = pandas.DataFrame(record["rows"])
-    for column in rows:
-        known = [row[column] for row in record["rows"] if row[column] is not None]
-        if len(known) < len(rows) and known and all(type(value) is int for value in known):
-            rows[column] = rows[column].astype("Int64")
+    rows = pandas.DataFrame(record["columns"])
+    for name, values in record["columns"].items():
+        known = [value for value in values if value is not None]
+        if len(known) < len(values) and known and all(type(value) is int for value in known):
+            rows[name] = rows[name].astype("Int64")
     return rows
 
 

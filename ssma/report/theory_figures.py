@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.encoding import MARKERS, Colour, aggregator_colours
 from ssma.report.figures import FAINT, INK, STYLE
+from ssma.report.svg import TIP
 from ssma.report.theory_words import with_ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -16,6 +19,18 @@ WIDTH = 3.6  # inches
 ZERO = 1e-6  # derivatives by autograd are exact to about 1e-15
 DASHES = {"polynomial": ("0.15", "-"), "normalised": ("0.15", "--")}
 KINDS = {"random": "o", "near": "s", "equal sum": "D"}
+OF_PAIRS = {
+    "mix": "of the output",
+    "representation_mix": "of the aggregate alone",
+    "bound": "bound of the output, for sum",
+}
+COUNTED = {
+    "size": "SSMA",
+    "not zero": "SSMA, not zero",
+    "rank": "least (n d)",
+    "moments": "moments of a sum",
+}
+OF_BOUNDS = {"mixing": "-", "bound": ":", "weights bound": "--"}
 LEGEND = {"frameon": False, "fontsize": 7.5, "handlelength": 1.8, "columnspacing": 1.0, "alignment": "left"}
 
 
@@ -44,11 +59,16 @@ def _sum_of_gram(record: dict[str, Any], rows: "pandas.DataFrame", colours: dict
             for part, line in (("test_l1", "-"), ("train_l1", ":")):
                 groups = mine.groupby("m")[part]
                 mean, std = groups.mean(), groups.std().fillna(0)
-                style = {"color": colours[name], "marker": MARKERS[number], "ms": 4, "mec": "white", "mew": 0.6}
-                ax.plot(mean.index, mean, ls=line, lw=1.4, **style)
+                of = f"{name}, {activation}, {part.removesuffix('_l1')}"
+                tips = [
+                    f"{of}, m = {m}: {mean[m]:.3g} ± {std[m]:.2g}, n = {count}" for m, count in groups.count().items()
+                ]
+                ax.plot(mean.index, mean, color=colours[name], ls=line, lw=1.4)
+                _points(ax, mean.index, mean, tips, color=colours[name], marker=MARKERS[number])
                 ax.fill_between(mean.index, mean - std, mean + std, color=colours[name], alpha=0.15, lw=0)
         for name, line in (("exact solution", "-"), ("train mean", "--")):
-            ax.axhline(rows.loc[rows["aggregator"] == name, "test_l1"].mean(), color=INK, ls=line, lw=1.0)
+            height = rows.loc[rows["aggregator"] == name, "test_l1"].mean()
+            ax.axhline(height, color=INK, ls=line, lw=1.0).set_gid(f"{TIP}{name}: {height:.3g}")
         ax.set_title(activation, loc="left", color=INK)
         ax.set_xscale("log", base=2)
         ax.set_xticks(settings["m"], list(map(str, settings["m"])))
@@ -74,7 +94,7 @@ def _mixing(record: dict[str, Any], rows: "pandas.DataFrame", colours: dict[str,
         mine = rows[(rows["activation"] == activation) & (rows["status"] == "ok")]
         for name in settings["aggregators"]:
             own = mine[mine["aggregator"] == name]
-            for column, line in (("mix", "-"), ("representation_mix", "--"), ("bound", ":")):
+            for column, line in zip(OF_PAIRS, ("-", "--", ":"), strict=True):
                 found = own.dropna(subset=[column])
                 found = found[found[column] > ZERO]
                 style = {"ax": ax, "color": colours[name], "ls": line}
@@ -82,6 +102,8 @@ def _mixing(record: dict[str, Any], rows: "pandas.DataFrame", colours: dict[str,
                     seaborn.ecdfplot(repeat, x=column, lw=0.5, alpha=0.5, **style)
                 if len(found):
                     seaborn.ecdfplot(found, x=column, lw=1.5, **style)
+                    tip = f"{name}, {activation}, {OF_PAIRS[column]}: median {found[column].median():.3g}"
+                    ax.lines[-1].set_gid(f"{TIP}{tip}, n = {len(found)}")
         ax.axvline(rows.loc[rows["aggregator"] == "target", "mix"].mean(), color=INK, lw=1.0)
         ax.set_xscale("log")
         ax.set(xlabel="", ylabel="")
@@ -89,7 +111,7 @@ def _mixing(record: dict[str, Any], rows: "pandas.DataFrame", colours: dict[str,
     figure.supxlabel("mixing of a pair (log scale)", fontsize=9, color=INK)
     figure.supylabel("share of pairs", fontsize=9, color=INK)
     handles = [Line2D([], [], color=colours[name], label=name) for name in settings["aggregators"]]
-    lines = (("of the output", "-"), ("of the aggregate alone", "--"), ("bound of the output, for sum", ":"))
+    lines = zip(OF_PAIRS.values(), ("-", "--", ":"), strict=True)
     handles += [Line2D([], [], color=FAINT, ls=line, label=text) for text, line in lines]
     handles += [Line2D([], [], color=INK, lw=1, label="of the target")]
     figure.legend(handles=handles, loc="outside upper left", ncols=2, **LEGEND)
@@ -113,8 +135,10 @@ def _higher_order(record: dict[str, Any], rows: "pandas.DataFrame", colours: dic
             for j in product(range(length), repeat=2):
                 found = entries.get((n, j + last), [])
                 face = shades[found[0]] if len(found) == 1 else "0.95"
-                ax.add_patch(pyplot.Rectangle((j[1], j[0]), 1, 1, fc=face, ec="white", lw=1.5, alpha=0.8))
                 text = ",".join(map(str, found)) or "–"
+                cell = pyplot.Rectangle((j[1], j[0]), 1, 1, fc=face, ec="white", lw=1.5, alpha=0.8)
+                cell.set_gid(f"{TIP}{name}, entries j = {j + last}: k = {text}")
+                ax.add_patch(cell)
                 ax.text(j[1] + 0.5, j[0] + 0.5, text, ha="center", va="center", fontsize=8, color="0.1")
             _as_table(ax, length, f"n={n}" + "".join(f", $j_3$={place}" for place in last) if row == 0 else "")
         grid[row][0].set_ylabel(f"{name}\n$j_1$", color=INK)
@@ -157,10 +181,11 @@ def _curves(ax: "Axes", rows: "pandas.DataFrame", x: str, y: str, colours: dict[
         above = mine[mine[y] > 0].sort_values(x)
         if name in DASHES or name in colours:
             colour, line = DASHES.get(name, (colours.get(name), "-"))
-            ax.plot(above[x], above[y], color=colour, ls=line, lw=1.5, zorder=3, label=name)
+            (drawn,) = ax.plot(above[x], above[y], color=colour, ls=line, lw=1.5, zorder=3, label=name)
         else:
-            ax.plot(above[x], above[y], color="0.75", lw=0.8, zorder=2, label=None if others else "others")
+            (drawn,) = ax.plot(above[x], above[y], color="0.75", lw=0.8, zorder=2, label=None if others else "others")
             others = True
+        drawn.set_gid(f"{TIP}{name}")
     ax.set_xscale("log")
     ax.set_yscale("log")
 
@@ -173,10 +198,9 @@ def _smallest_ratios(ax: "Axes", pairs: "pandas.DataFrame", names: list[str]) ->
         values = [smallest[name, kind] for name in names]
         places = [place + 0.22 * (number - 1) for place in range(len(names))]
         shade = str(0.05 + 0.3 * number)
-        faces = ["white" if value == 0 else shade for value in values]
-        ax.scatter(
-            [value or edge for value in values], places, s=12, c=faces, ec=shade, marker=marker, lw=0.8, zorder=3
-        )
+        for name, place, value in zip(names, places, values, strict=True):
+            tip, face = f"{name}, {kind}: {value:.3g}", "white" if value == 0 else shade
+            _points(ax, [value or edge], [place], [tip], marker=marker, ms=3.5, mfc=face, mec=shade, mew=0.8)
         ax.scatter([], [], s=12, color=shade, marker=marker, label=kind)
     ax.axvline(smallest["sum", "random"], color=FAINT, lw=1.0, ls="--")
     ax.set_xscale("log")
@@ -184,6 +208,67 @@ def _smallest_ratios(ax: "Axes", pairs: "pandas.DataFrame", names: list[str]) ->
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.set_xlabel("smallest distance / W (hollow: exactly 0)")
     ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, handletextpad=0.1, **LEGEND)
+
+
+def _growth(record: dict[str, Any], rows: "pandas.DataFrame", colours: dict[str, Colour]) -> "Figure":
+    """Sizes over n and over d, each at the largest of the other, and bounds over the factor of the parameters."""
+    import seaborn
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplot_mosaic([["n", "d"], ["s", "s"]], figsize=(WIDTH, 6.0), layout="constrained")
+    shades = seaborn.color_palette("colorblind")
+    counted = rows[rows["scale"].isna()]
+    for varied, other in (("n", "d"), ("d", "n")):
+        most, sizes = counted[other].max(), sorted(counted[varied].unique())
+        for number, (name, label) in enumerate(COUNTED.items()):
+            line = counted[(counted["quantity"] == name) & (counted[other] == most)].sort_values(varied)
+            tips = [f"{label}, n = {row.n}, d = {row.d}: {row.value:.0f}" for row in line.itertuples()]
+            axes[varied].plot(line[varied], line["value"], color=shades[number], lw=1.4)
+            style = {"color": shades[number], "marker": MARKERS[number]}
+            _points(axes[varied], line[varied], line["value"], tips, **style)
+            axes[varied].plot([], [], lw=1.4, ms=4, label=label, **style)
+        axes[varied].set(xscale="log", yscale="log", xlabel=f"{varied} (with {other} = {most})")
+        axes[varied].set_xticks(sizes, list(map(str, sizes)))
+        axes[varied].minorticks_off()
+    axes["d"].tick_params(labelleft=False)
+    axes["n"].set_ylabel("entries (log scale)")
+    for ax in (axes["n"], axes["d"]):
+        ax.set_ylim(counted["value"].min() / 2, counted["value"].max() * 2)
+    figure.legend(*axes["n"].get_legend_handles_labels(), loc="outside upper left", ncols=2, **LEGEND)
+    _bounds(axes["s"], rows[rows["scale"].notna()], [shades[place] for place in (4, 5, 9, 8)])  # unlike one another
+    figure.legend(*axes["s"].get_legend_handles_labels(), loc="outside lower left", ncols=2, **LEGEND)
+    return figure
+
+
+def _bounds(ax: "Axes", rows: "pandas.DataFrame", shades: list[Colour]) -> None:
+    """Draws mixing and its bounds over the factor of the parameters, and the paper's square."""
+    import numpy
+
+    activations = list(rows["activation"].unique())
+    for (activation, name), part in rows.groupby(["activation", "quantity"], sort=False):
+        powers = numpy.log10(part["value"]).groupby(part["scale"])
+        mean, std = powers.mean(), powers.std()
+        colour = shades[activations.index(activation)]
+        (drawn,) = ax.plot(mean.index, 10**mean, color=colour, ls=OF_BOUNDS[name], lw=1.4)
+        drawn.set_gid(f"{TIP}{name}, {activation}, n = {powers.count().min()}")
+        ax.fill_between(mean.index, 10 ** (mean - std), 10 ** (mean + std), color=colour, alpha=0.12, lw=0)
+    for activation, colour in zip(activations, shades, strict=False):
+        ax.plot([], [], color=colour, lw=1.4, label=activation)
+    for name, line in OF_BOUNDS.items():
+        ax.plot([], [], color=FAINT, ls=line, lw=1.4, label=name)
+    scales = numpy.array(sorted(rows["scale"].unique()))
+    paper = rows["value"].max() * (scales / scales[-1]) ** 2
+    ax.plot(scales, paper, color=INK, lw=1.0, label="slope 2, as the paper's O(|θ|²)")
+    ax.set(xscale="log", yscale="log", xlabel="factor s of all parameters", ylabel="mixing and bounds (log scale)")
+    ax.set_xticks(scales, [f"{scale:g}" for scale in scales])
+    ax.minorticks_off()
+
+
+def _points(ax: "Axes", x: "Iterable[float]", y: "Iterable[float]", tips: list[str], **style: Any) -> None:
+    """Draws marks with a tooltip each."""
+    for place, height, tip in zip(x, y, tips, strict=True):
+        (mark,) = ax.plot([place], [height], ls="none", zorder=3, **{"ms": 4, "mec": "white", "mew": 0.6} | style)
+        mark.set_gid(TIP + tip)
 
 
 def _panels(titles: list[str], height: float) -> tuple["Figure", list["Axes"]]:
@@ -211,4 +296,10 @@ def _as_table(ax: "Axes", length: int, title: str) -> None:
     ax.set_title(title, loc="left", color=INK, fontsize=8.5)
 
 
-DRAW = {"sum_of_gram": _sum_of_gram, "mixing": _mixing, "higher_order": _higher_order, "separation": _separation}
+DRAW = {
+    "sum_of_gram": _sum_of_gram,
+    "mixing": _mixing,
+    "higher_order": _higher_order,
+    "separation": _separation,
+    "growth": _growth,
+}

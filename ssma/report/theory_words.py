@@ -3,12 +3,21 @@
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import listing
+from ssma.statistics.exponent import Exponent, fit_exponent, mean_exponent
 
 if TYPE_CHECKING:
     import pandas
 
 EXACT = 1e-9  # rounding of derivatives in float64
 ROUNDING = 1e-14  # a distance of representations that is not above it counts as 0
+SIZES = {
+    "size": {"n": "2", "d": "1"},
+    "not zero": {"n": "no formula", "d": "no formula"},
+    "rank": {"n": "1, as Θ(n d)", "d": "1"},
+    "moments": {"n": "C(n + d, d), no power", "d": "C(n + d, d), no power"},
+}
+"""Size of a representation -> the exponents of the paper's formula."""
+INTERVALS = "exponents with 95% intervals of Student's t"
 VANISHES = 0.5  # slope in h from which a ratio counts as one that goes to 0: it is 1 where there are second derivatives
 
 
@@ -54,8 +63,30 @@ def _sum_of_gram(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
     text += "".join(
         f" {_against_sum(cells.mean(), trained, name)}" for name in settings["aggregators"] if name != "sum"
     )
+    text += _over_m(settings, trained)
     lost = int((trained["status"] != "ok").sum())
     return text + (f" {lost} of {len(trained)} trainings diverged and are left out." if lost else "")
+
+
+def _over_m(settings: dict[str, Any], trained: "pandas.DataFrame") -> str:
+    """Says with what exponent the test error changes in m; repeats in which a training diverged do not count."""
+    if len(set(settings["m"])) < 2:
+        return ""
+    ok, told = trained.dropna(subset=["test_l1"]), []
+    for (name, activation), mine in ok.groupby(["aggregator", "activation"], sort=False):
+        whole = mine.groupby("repeat").filter(lambda repeat: len(repeat) == len(settings["m"]))
+        if len(whole):
+            told.append(f"{name} with {activation} as m^{_over_repeats(whole, 'repeat', 'm', 'test_l1')}")
+    return (
+        f" From m = {min(settings['m'])} to {max(settings['m'])} the test error changes ({INTERVALS} over repeats): "
+        f"{listing(told, len(told)) or 'all diverged'}. The paper has no formula: by its words the exponent of sum is "
+        "0 and that of ssma is negative."
+    )
+
+
+def _over_repeats(rows: "pandas.DataFrame", repeat: str, size: str, value: str) -> Exponent:
+    """Returns the exponent of a column in another one, by repeats that are independent."""
+    return mean_exponent([(part[size].tolist(), part[value].tolist()) for _, part in rows.groupby(repeat)])
 
 
 def _against_sum(means: "pandas.Series", trained: "pandas.DataFrame", name: str) -> str:
@@ -134,27 +165,62 @@ def _separation(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
         + "."
     )
     slopes = {name: _slope(part) for name, part in limit.groupby("representation", sort=False)}
-    still = [name for name, slope in slopes.items() if slope is not None and slope < VANISHES]
-    gone = [name for name, slope in slopes.items() if slope is not None and slope >= VANISHES]
+    still = [name for name, slope in slopes.items() if slope is not None and slope.value < VANISHES]
+    gone = [name for name, slope in slopes.items() if slope is not None and slope.value >= VANISHES]
     none = [name for name, slope in slopes.items() if slope is None]
     ordered = list(ratio.loc[~ratio["invariant"], "representation"].unique())
     return text + (
         f" In the construction the ratio is 0 (from some h on) for {listing(none, 20) or 'none'}; it goes to 0 for "
-        f"{listing((f'{name} (as h^{slopes[name]:.2f})' for name in gone), 20) or 'none'}; it stays for "
+        f"{listing((f'{name} (as h^{slopes[name]})' for name in gone), 20) or 'none'} ({INTERVALS} over draws; the "
+        f"paper proves that it goes to 0, and where there are second derivatives it does so as h); it stays for "
         f"{listing(still, 20) or 'none'}. The proposition is for functions that are differentiable where vectors "
         f"coincide and ignore their order, which {listing(ordered, 20)} do not."
     )
 
 
-def _slope(limit: "pandas.DataFrame") -> float | None:
-    """Returns the exponent of the ratio in h by least squares; None where the ratio of the smallest h is 0."""
-    import numpy
-
-    means = limit.groupby("wasserstein")["ratio"].mean()
-    if means.iloc[0] == 0:
+def _slope(limit: "pandas.DataFrame") -> Exponent | None:
+    """Returns the exponent of the ratio in h; None where the ratio of one of the two smallest h is 0 in some draw."""
+    smallest = limit["wasserstein"].drop_duplicates().nsmallest(2)
+    if (limit[limit["wasserstein"].isin(smallest)]["ratio"] == 0).any():
         return None
-    means = means[means > 0]
-    return float(numpy.polyfit(numpy.log(means.index), numpy.log(means), 1)[0])
+    return _over_repeats(limit[limit["ratio"] > 0], "draw", "wasserstein", "ratio")
+
+
+def _growth(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
+    most = {"n": max(settings["n"]), "d": max(settings["d"])}
+    cells = rows[rows["scale"].isna()].pivot(index=["n", "d"], columns="quantity", values="value")
+    text = (
+        f"Here: n = {listing(map(str, settings['n']), 20)}, d = {listing(map(str, settings['d']), 20)}. Of the "
+        f"{len(cells)} representations of random multisets {int((cells['box'] == cells['size']).sum())} reach the last "
+        f"row and column, so that no smaller convolution holds them, and {int((cells['rank'] == _least(cells)).sum())} "
+        f"have a derivative of rank n d, the least size that any representation needs nearby. Of their entries "
+        f"{_percent(cells['not zero'] / cells['size'])} are not zero."
+    )
+    for varied, other in (("n", "d"), ("d", "n")):
+        line = cells.xs(most[other], level=other).sort_index()
+        fitted = {name: fit_exponent(line.index.tolist(), line[name].tolist()) for name in SIZES}
+        told = listing((f"{name} as {varied}^{fitted[name]} (the paper: {SIZES[name][varied]})" for name in SIZES), 9)
+        text += f" Over {varied}, with {other} = {most[other]}: {told}."
+    text += (
+        " Intervals are those of Student's t over the points about a power law; a formula of several terms has its"
+        f" exponent in the limit only. Bounds of untrained sums, n = {min(settings['n'])}, d = {min(settings['d'])}, "
+        f"m = {settings['m']}, {settings['draws']} draws, all parameters times s = {min(settings['scales']):g} to "
+        f"{max(settings['scales']):g} ({INTERVALS} over draws; the paper: 2):"
+    )
+    bounds = rows[rows["scale"].notna()]
+    told = [
+        f"{name} with {activation} as s^{_over_repeats(part, 'draw', 'scale', 'value')}"
+        for (activation, name), part in bounds.groupby(["activation", "quantity"], sort=False)
+    ]
+    return f"{text} {listing(told, len(told))}."
+
+
+def _least(cells: "pandas.DataFrame") -> "pandas.Series":
+    return cells.index.get_level_values("n") * cells.index.get_level_values("d")
+
+
+def _percent(shares: "pandas.Series") -> str:
+    return f"{100 * shares.min():.0f}% to {100 * shares.max():.0f}%"
 
 
 def _count(number: int, word: str) -> str:
@@ -189,5 +255,13 @@ TELL = {
         "hollow in the middle, and named at the bottom. The paper claims that the polynomial's coefficients tell all "
         "multisets apart, and that no differentiable representation is stable: there the ratio goes to 0.",
         _separation,
+    ),
+    "growth": (
+        "Sizes of representations over the number n of vectors and their width d, counted (top), and the bound of "
+        "mixing of a sum whose parameters are all multiplied by s (bottom; bands: ± the sample standard deviation over "
+        "draws, of the logarithm). The paper claims that SSMA's representation has (n + 1)(n (d - 1) + 1) = O(n² d) "
+        "entries, where the moments that a sum needs in DeepSets are C(n + d, d) and the least possible is Θ(n d), and "
+        "that the bound is O(|θ|²) with typical networks; its own last line is of degree 5.",
+        _growth,
     ),
 }

@@ -1,4 +1,4 @@
-"""What a plan will cost: fits, and about how long, before anything is trained. Imports no torch."""
+"""What a plan will cost: fits, theory experiments, and about how long, before anything runs. Imports no torch."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 from ssma.errors import StudyError
 from ssma.study.paths import Results
 from ssma.study.records import read_record
+from ssma.study.theory_cost import theory_seconds
 
 # Seconds of a training step with its share of validation, on one core of an AMD EPYC: a constant per layer, and a rate
 # per node, layer and channel; that of SSMA is for 4 slots and grows as kappa (kappa + 1), as its arrays do. Least
@@ -39,7 +40,7 @@ SIZES = {  # graphs and mean nodes
 
 @dataclass(frozen=True)
 class Cost:
-    """Number of arms, trials and fits, the arms' seconds on one core, and what is not known."""
+    """Number of arms, trials and fits, all seconds on one core, and what is not known."""
 
     arms: int
     trials: int
@@ -49,6 +50,10 @@ class Cost:
     """Arms whose estimate comes from records of this study."""
     unknown: tuple[str, ...]
     """Data sets of unknown size, which `seconds` leaves out."""
+    theory: dict[str, float]
+    """Seconds of each theory experiment, which `seconds` counts too."""
+    theory_measured: int
+    """Theory experiments whose seconds come from their own record."""
 
 
 def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
@@ -72,19 +77,30 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
             unknown.add(arm["dataset"])
         else:
             seconds += count * each
-    return Cost(len(plan["arms"]), trials, fits, seconds, measured, tuple(sorted(unknown)))
+    theory = {name: theory_seconds(experiment, results) for name, experiment in plan["theory"].items()}
+    alone = {name: each for name, (each, _) in theory.items()}
+    seconds += sum(alone.values())
+    recorded = sum(own for _, own in theory.values())
+    return Cost(len(plan["arms"]), trials, fits, seconds, measured, tuple(sorted(unknown)), alone, recorded)
 
 
 def describe(cost: Cost, cores: int) -> str:
-    """Returns the cost in two lines."""
+    """Returns the cost in two lines, and one more where there are theory experiments."""
     left_out = f", not counting {', '.join(cost.unknown)} (size unknown until prepared)" if cost.unknown else ""
     basis = (
         f"{cost.measured} of {cost.arms} arms by their own records, the others by reference steps up to the epoch cap"
     )
-    counts = ", ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in
-                       ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))  # fmt: skip
-    where = f"{cores} core{'' if cores == 1 else 's'}"
-    return f"{counts}\nabout {duration(cost.seconds / cores)} on {where}{left_out} ({basis})"
+    counts = ", ".join(_count(*pair) for pair in ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))
+    text = f"{counts}\nabout {duration(cost.seconds / cores)} on {_count(cores, 'core')}{left_out} ({basis})"
+    if not cost.theory:
+        return text
+    number, alone = len(cost.theory), duration(sum(cost.theory.values()) / cores)
+    told = f"{cost.theory_measured} of {number} by their own records, the others by reference steps"
+    return f"{text}\nof it about {alone} for {_count(number, 'theory experiment')} ({told})"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -7,12 +7,13 @@ from pydantic import Field, field_validator, model_validator
 from ssma.study.ids import canonical, code_fingerprint, digest
 from ssma.study.settings import AGGREGATORS, Integer, PositiveFloat, PositiveInt, Strict
 
-THEORY_VERSION = 1
-"""Part of every experiment's identity: a change of what an experiment computes raises it, and all run again."""
+THEORY_VERSION = 2
+"""Part of every experiment's identity: a change of what it computes or records raises it, and all run again."""
 
 CODE_OF_THEORY = ("aggr/*.py", "theory/*.py", "bench/paper.py", "study/ids.py")
 
 AtLeastTwo = Annotated[Integer, Field(ge=2)]
+Bounded = Literal["tanh", "sigmoid", "softplus", "sine"]
 Activation = Literal["relu", "tanh", "sigmoid", "softplus", "silu", "gelu", "sine", "square"]
 
 
@@ -105,6 +106,32 @@ class Separation(Strict):
     """In the construction of the limit, the distance is 1/2, 1/4, ... , so often halved."""
 
 
+class Growth(Strict):
+    """How large representations are over n and d, and how the bound of mixing grows with the parameters."""
+
+    n: Annotated[list[Annotated[Integer, Field(ge=2, le=8)]], Field(min_length=3)] = [2, 4, 8]
+    """Vectors of a multiset, at least three numbers."""
+    d: Annotated[list[Annotated[Integer, Field(ge=2, le=16)]], Field(min_length=3)] = [2, 4, 8, 16]
+    """Their widths, at least three."""
+    m: PositiveInt = 16
+    """Size of the representation of the networks whose bound is taken; they have the smallest n and d."""
+    activations: Annotated[list[Bounded], Field(min_length=1)] = ["tanh", "softplus"]
+    """Their activations, of those whose first two derivatives are bounded."""
+    scales: Annotated[list[PositiveFloat], Field(min_length=2)] = [0.25, 0.5, 1.0, 2.0, 4.0]
+    """What all their parameters are multiplied by."""
+    multisets: PositiveInt = 50
+    """Multisets in a mean."""
+    draws: AtLeastTwo = 5
+    """Draws of weights and multisets; intervals are over them."""
+
+    @field_validator("n", "d", "scales")
+    @classmethod
+    def _different(cls, values: list[float]) -> list[float]:
+        if len(set(values)) < len(values):
+            raise ValueError("names a value twice")
+        return values
+
+
 class Theory(Strict):
     """Experiments on what sums and SSMA can represent. A key that is there runs, `{}` with its defaults."""
 
@@ -116,6 +143,8 @@ class Theory(Strict):
     """The n-th mixed derivatives of the convolution."""
     separation: Separation | None = None
     """Whether representations tell multisets apart, and how stably."""
+    growth: Growth | None = None
+    """What grows with what power, beside the paper's formulas."""
 
 
 def plan_theory(theory: Theory, seed: int) -> dict[str, dict[str, Any]]:

@@ -14,13 +14,14 @@ from ssma.study.ids import git_commit
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
 from ssma.study.theory import theory_fingerprint
-from ssma.theory import higher_order, mixing, separation, sum_of_gram
+from ssma.theory import growth, higher_order, mixing, separation, sum_of_gram
 
 RUN = {
     "sum_of_gram": sum_of_gram.run,
     "mixing": mixing.run,
     "higher_order": higher_order.run,
     "separation": separation.run,
+    "growth": growth.run,
 }
 
 log = logging.getLogger("ssma.theory")
@@ -43,11 +44,11 @@ def run_experiment(results: Results, experiment: dict[str, Any]) -> dict[str, An
         outcome = {
             "status": "ok",
             "reason": None,
-            "rows": RUN[experiment["name"]](experiment["settings"], experiment["seed"]),
+            "columns": _columns(RUN[experiment["name"]](experiment["settings"], experiment["seed"])),
         }
     except Exception as error:
         log.exception("%s failed", experiment["id"])
-        outcome = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:1000], "rows": []}
+        outcome = {"status": "failed", "reason": f"{type(error).__name__}: {error}"[:1000], "columns": {}}
     return write_record(
         path,
         {
@@ -68,3 +69,8 @@ def run_experiment(results: Results, experiment: dict[str, Any]) -> dict[str, An
             "started": started,
         },
     )
+
+
+def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Returns rows of the same keys by column, a third of the size as JSON."""
+    return {name: [row[name] for row in rows] for name in rows[0]}

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from ssma.bench import runtime
-from ssma.bench.growth import ATTENTION, RANDOM, SUM, Exponent, Point, fit_exponent, limit_exponent, operations
+from ssma.bench import figures, runtime
+from ssma.bench.growth import ATTENTION, RANDOM, SUM, Point, limit_exponent, operations
 from ssma.bench.measure import Limits
 from ssma.bench.runtime import (
     INFERENCE,
@@ -22,12 +22,12 @@ from ssma.bench.runtime import (
     timed_layer,
     training_work,
 )
-from ssma.bench.runtime_page import RUNTIME_COLUMNS, exponents, paper_ms, runtime_page
-from ssma.bench.tables import as_frame
+from ssma.bench.runtime_page import RUNTIME_CELL, RUNTIME_COLUMNS, exponents, paper_ms, runtime_page
+from ssma.bench.tables import as_frame, summary
 from ssma.cli import main
+from ssma.statistics.exponent import Exponent
 
 CPU = torch.device("cpu")
-E = 2.718281828459045
 
 
 def test_operations_are_those_of_the_formulas():
@@ -41,20 +41,6 @@ def test_operations_are_those_of_the_formulas():
 def test_limits_are_the_exponents_of_the_leading_terms(method, limits):
     found = [limit_exponent(method, name) for name in ("nodes", "edges", "d", "kappa")]
     assert found == pytest.approx(limits, abs=1e-3)
-
-
-def test_an_exponent_and_its_interval_by_hand():
-    """Logarithms (0, 0), (1, 1), (2, 3): slope 3/2, squared error 1/6, so a standard error of sqrt(1/12)."""
-    found = fit_exponent([1, E, E**2], [1, E, E**3])
-    half = 12.706204736 * (1 / 12) ** 0.5  # the 97.5% quantile of t with one degree of freedom
-    assert (found.value, found.low, found.high, found.n) == pytest.approx((1.5, 1.5 - half, 1.5 + half, 3))
-    law = fit_exponent([2, 4, 8, 16], [12, 48, 192, 768])
-    assert (law.value, law.low, law.high, law.n) == pytest.approx((2, 2, 2, 4), abs=1e-6)
-
-
-def test_no_growth_is_zero_and_two_points_are_too_few():
-    assert fit_exponent([1, 2, 3], [5, 5, 5]) == Exponent(0.0, 0.0, 0.0, 3)
-    assert fit_exponent([1, 2], [1, 2]) is None
 
 
 def test_the_large_graph_is_two_of_128_parts_of_arxiv():
@@ -150,6 +136,17 @@ def test_exponents_are_of_medians_beside_those_of_the_formula():
     ends = (2080 + 16 * 40) / (2080 + 16 * 10)  # evenly spaced in logarithms: the middle point has no say in the slope
     assert found.loc[ATTENTION, "formula"] == pytest.approx(math.log(ends) / math.log(4))
     assert found.loc[SUM, "formula"] == pytest.approx(1)
+
+
+def test_the_papers_formula_goes_through_the_largest_size_in_the_figure():
+    frame = as_frame(made(), RUNTIME_COLUMNS)
+    growth = summary(frame[frame["part"] == "growth"], RUNTIME_CELL)
+    figure = figures._growth(growth.assign(ms=1000 * growth["seconds"]))
+    (ax,) = [ax for ax in figure.axes if ax.get_ylabel() == "ms (log scale)"]
+    attention, plain = (line.get_ydata() for line in ax.get_lines() if line.get_color() == figures.FAINT)
+    counts = [2080 + 16 * edges for edges in (10, 20, 40)]
+    assert attention == pytest.approx([4.8 * count / counts[2] for count in counts])  # 3e-6 s times 40^2
+    assert plain == pytest.approx([0.01, 0.02, 0.04])
 
 
 def test_the_page_shows_ratios_of_medians_beside_the_papers():

@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "tune": {"errors", "study"},
     "track": {"errors", "study"},
     "report": {"errors", "paper", "statistics", "study", "tune"},
-    "bench": {"errors", "paper", "aggr", "study", "data", "layers", "fit", "report"},
+    "bench": {"errors", "paper", "aggr", "statistics", "study", "data", "layers", "fit", "report"},
     "theory": {"errors", "aggr", "study", "bench"},
 }
 NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")

@@ -34,8 +34,14 @@ STUDY = {
         "mixing": {"m": 4, "train_sets": 40, "test_sets": 40, "epochs": 2, "seeds": 2, "multisets": 3},
         "higher_order": {},
         "separation": {"n": 2, "d": 2, "pairs": 3, "draws": 2, "halvings": 3},
+        "growth": {"n": [2, 3, 4], "d": [2, 3, 4], "draws": 2, "multisets": 2, "m": 4},
     },
 }
+
+
+def rows_of(record):
+    columns = record["columns"]
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def planned(**theory):
@@ -100,7 +106,7 @@ def test_the_data_behind_a_figure_are_the_rows_of_the_record(finished):
         path = results.theory(experiment["id"])
         with path.with_suffix(".csv").open(newline="") as file:
             lines = list(csv.DictReader(file))
-        rows = read_record(path)["rows"]
+        rows = rows_of(read_record(path))
         assert len(lines) == len(rows) > 0
         for line, row in zip(lines, rows, strict=True):
             assert line.keys() == row.keys()
@@ -133,7 +139,7 @@ def test_the_page_shows_claims_and_what_the_records_say(finished, tmp_path):
     record = read_record(results.theory(plan["theory"]["mixing"]["id"]))
     highest = max(
         row["representation_mix"]
-        for row in record["rows"]
+        for row in rows_of(record)
         if row["aggregator"] == "ssma" and row["activation"] == "tanh"
     )
     for text in (
@@ -143,9 +149,20 @@ def test_the_page_shows_claims_and_what_the_records_say(finished, tmp_path):
         "holds in 36 of 36 measurements of sum",
         f"what it aggregates alone at most {highest:.3g}.",
         'href="figures/theory-separation.csv"',
+        "<title>ssma, tanh, of the output: median ",
+        "<title>convolution, entries j = (0, 1): k = 1</title>",
+        "<title>SSMA, n = 4, d = 3: 45</title>",
+        "<title>sum, equal sum: 0</title>",
     ):
         assert text in page
     assert (tmp_path / "figures" / "theory-mixing.csv").exists()
+    errors = [
+        row["test_l1"]
+        for row in rows_of(read_record(results.theory(plan["theory"]["sum_of_gram"]["id"])))
+        if (row["aggregator"], row["activation"], row["m"]) == ("sum", "relu", 16)
+    ]
+    mean, std = sum(errors) / 2, abs(errors[0] - errors[1]) / 2**0.5
+    assert f"<title>sum, relu, test, m = 16: {mean:.3g} ± {std:.2g}, n = 2</title>" in page
 
 
 def test_words_count_what_the_rows_say():
@@ -169,7 +186,8 @@ def test_words_count_what_the_rows_say():
         "lr": [0.1, 0.2],
         "aggregators": ["sum", "ssma", "mul"],
     }
-    record = {"name": "sum_of_gram", "settings": settings, "rows": rows}
+    columns = {name: [row.get(name) for row in rows] for name in rows[0]}
+    record = {"name": "sum_of_gram", "settings": settings, "columns": columns}
     from ssma.report.theory import frame
 
     words = tell(record, frame(record))[1]
@@ -224,7 +242,7 @@ def test_an_experiment_whose_record_was_deleted_runs_again(tmp_path):
         path.with_suffix(".csv").touch()
     paths[1].unlink()
     forget_lost(results, plan)
-    assert [path.with_suffix(".csv").exists() for path in paths] == [True, False, True, True]
+    assert [path.with_suffix(".csv").exists() for path in paths] == [True, False, True, True, True]
 
 
 def test_the_workflow_runs_them_alone_and_once(tmp_path):
