@@ -56,7 +56,7 @@ def _renamed(key: str, value: str, ids: dict[str, str]) -> str:
     """Returns the value of an attribute with the new name of the id that it is or refers to."""
     if key == "id":
         return ids[value]
-    if _local(key) == "href":
+    if _local(key) == "href" and value.startswith("#"):  # an image holds its data there
         return f"#{ids[value.removeprefix('#')]}"
     return REFERENCE.sub(lambda found: f"#{ids[found[1]]}", value)
 
