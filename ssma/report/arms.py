@@ -6,7 +6,7 @@ from ssma.report.checks import chosen_by_test
 from ssma.report.flags import seconds_of
 from ssma.report.labels import Metric, metrics_of, point_text
 from ssma.report.sanity import constant_notes, constants, marked
-from ssma.report.statistics import BIASED, summarise, test_selected_claim, validation_of_chosen
+from ssma.report.statistics import BIASED, summarise, test_selected_claim
 from ssma.report.table import Cell, Table
 from ssma.report.tables import cell_of
 
@@ -38,10 +38,10 @@ def arms(plan: dict[str, Any], frame: "pandas.DataFrame") -> Table:
     caption = (
         "All arms. Test: on the evaluation splits, as in the comparisons. Fits trained and their seconds are those of "
         "tuning and evaluation together, fits shared with other arms too; seconds are those on the clock, CPU seconds "
-        "of fits that ran without a GPU. The last three columns are of tuning fits, over the tuned splits (their "
-        "number in parentheses), with other seeds than test: what the chosen configuration reached there, and what "
-        f"the complete trial with the best mean test metric would have claimed, {BIASED}. Compare that claim with the "
-        "column before it, which has the same splits, and not with test; it is no result."
+        "of fits that ran without a GPU. The last three columns are of tuning fits, mean ± sample standard deviation "
+        "over the tuned splits (their number), with other seeds than test: what the chosen configuration reached "
+        f"there, and what the complete trial with the best mean test metric would have claimed, {BIASED}. Compare that "
+        "claim with the column before it, which has the same splits, and not with test; it is no result."
     )
     ids = [arm["id"] for arm in plan["arms"]]
     return Table("arms", caption, ARM_COLUMNS, rows, chosen_by_test(plan, ids) + constant_notes(plan, ids, constant))
@@ -96,10 +96,9 @@ def _on_tuned_splits(rows: "pandas.DataFrame", arm: str, metric: Metric | None) 
         return ["–"] * 3
     tuned, evaluated = rows[rows["stage"] == "tune"], rows[rows["stage"] == "evaluate"]
     chosen = evaluated[["split", "trial"]].dropna().drop_duplicates()
-    tests = tuned.merge(chosen, on=["split", "trial"])["test"].dropna()
-    validation, claim = validation_of_chosen(rows, arm), test_selected_claim(rows, arm)
+    there, claim = tuned.merge(chosen, on=["split", "trial"]), test_selected_claim(rows, arm)
+    reached = [there[part].dropna() for part in ("validation", "test")]
     return [
-        metric.text(validation) if validation is not None else "–",
-        f"{metric.spread(tests.mean(), tests.std(ddof=1))} ({len(tests)})" if len(tests) else "–",
+        *(f"{metric.spread(v.mean(), v.std(ddof=1))} ({len(v)})" if len(v) else "–" for v in reached),
         f"{metric.spread(claim.mean, claim.std)} ({claim.n})" if claim else "–",
     ]

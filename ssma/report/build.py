@@ -1,10 +1,11 @@
 """Everything a study has to show, from its plan and frame: page, tables, figures."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
-from ssma.report import checks, drawn, figures, selection_bias
+from ssma.report import checks, drawn, figures, selection_figure, selection_table
 from ssma.report.affine import affine_caption, affine_data, affine_figure, affine_table
 from ssma.report.arms import arms
 from ssma.report.axes import axis_table
@@ -14,12 +15,13 @@ from ssma.report.flags import flags
 from ssma.report.floor import floor_table, floors
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 from ssma.report.html import BesidePaper, Picture, Section, arm_page, page
-from ssma.report.kept import keep, test_train_ratio
+from ssma.report.kept import keep, split_sizes, test_train_ratio
 from ssma.report.paired import paired
 from ssma.report.paper_cells import paper_dataset
 from ssma.report.paper_tables import beside, improvement_table, results_table
 from ssma.report.ranking import diagram, diagram_caption, rank, ranks_table
-from ssma.report.sanity import copies_marked, read_copies, read_sanity
+from ssma.report.sanity import copies_marked, copy_notes, read_copies, read_sanity
+from ssma.report.selection_bias import biases
 from ssma.report.show import describe_arm
 from ssma.report.statistics import summarise
 from ssma.report.svg import inline_svg
@@ -71,14 +73,13 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     sanity = read_sanity(results, plan)
     copies = read_copies(results, plan)
     sections = [_section(plan, name, frame, ratios, sanity, out) for name in plan["ablations"]]
-    sections.append(_selection_bias(plan, frame, ratios, out))
+    sections.append(_selection_bias(results, plan, frame, ratios, out))
     for section in sections:
-        section.tables[:] = [copies_marked(table, copies) for table in section.tables]
-    all_arms, papers = copies_marked(arms(plan, frame), copies), _beside_paper(plan, frame, ratios, sanity, copies)
-    for table in [*(table for section in sections for table in section.tables), all_arms, *papers.all_tables]:
-        _write_table(table, out / "tables")
+        section.tables[:] = [_written(table, copies, out) for table in section.tables]
+    all_arms, papers = _written(arms(plan, frame), copies, out), _beside_paper(plan, frame, ratios, sanity, copies, out)
     write_frame(frame, out / "records.parquet")
-    warnings, with_arms = _warnings(results, plan, frame, sanity, sections), not in_place or (out / "arms").is_dir()
+    warnings = _warnings(results, plan, frame, sanity, sections) + copy_notes(copies)
+    with_arms = not in_place or (out / "arms").is_dir()
     shown = theory(results, plan, out / "figures")
     html = page(results, plan, frame, sections, all_arms, papers, warnings, shown, with_arms)
     write_atomic(out / "index.html", html.encode())
@@ -130,24 +131,27 @@ def _beside_paper(
     ratios: dict[str, float | None],
     sanity: dict[str, dict[str, Any]],
     copies: dict[str, str],
+    out: Path,
 ) -> BesidePaper:
     units = units_of(frame)
     found = beside(plan, units)
     run = [table for table in found.values() if table.run]
     tables = [drawn for table in run for drawn in (results_table(table, sanity), improvement_table(table)) if drawn]
     named = {paper_dataset(plan["datasets"][label]["spec"]) or label: text for label, text in copies.items()}
-    tables = [copies_marked(table, named) for table in tables]
+    tables = [_written(table, named, out) for table in tables]
     not_run = [f"{table.source.number} ({table.source.name})" for table in found.values() if not table.run]
-    return BesidePaper(tables, not_run, *claim_tables(Records(plan, frame, ratios, units, found)))
+    claims = [_written(table, {}, out) for table in claim_tables(Records(plan, frame, ratios, units, found))]
+    return BesidePaper(tables, not_run, *claims)
 
 
 def _selection_bias(
-    plan: dict[str, Any], frame: "pandas.DataFrame", ratios: dict[str, float | None], out: Path
+    results: Results, plan: dict[str, Any], frame: "pandas.DataFrame", ratios: dict[str, float | None], out: Path
 ) -> Section:
-    name, found = selection_bias.NAME, selection_bias.biases(frame)
-    figure = selection_bias.draw(plan, frame, found)
-    table, caption = selection_bias.table(plan, frame, found, ratios), selection_bias.caption(plan, found)
-    pictures = [_picture(figure, out, name, caption, table.csv())] if figure else []
+    name, found, pictures = selection_table.NAME, biases(frame), []
+    table = selection_table.table(plan, frame, found, ratios)
+    if figure := selection_figure.draw(plan, frame, found):
+        sizes = {label: split_sizes(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
+        pictures = [_picture(figure, out, name, selection_figure.caption(plan, found, sizes), table.csv())]
     return Section(name, "Selection bias", [table], pictures)
 
 
@@ -168,6 +172,9 @@ def _warnings(
     return lines + flags(plan, frame)
 
 
-def _write_table(table: Table, folder: Path) -> None:
-    for kind, text in (("md", table.markdown()), ("csv", table.csv()), ("tex", table.latex())):
-        write_atomic(folder / f"{table.name}.{kind}", text.encode())
+def _written(table: Table, copies: dict[str, str], out: Path) -> Table:
+    """Writes a table and returns it as the page has it: with the marks of ``copies``, which the page explains once."""
+    marked = copies_marked(table, copies)
+    for kind, text in (("md", marked.markdown()), ("csv", marked.csv()), ("tex", marked.latex())):
+        write_atomic(out / "tables" / f"{table.name}.{kind}", text.encode())
+    return replace(marked, footnotes=table.footnotes)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.labels import listing
+from ssma.report.labels import counted, extent, listing
 from ssma.study.ids import canonical_json
 from ssma.study.space import Space, count, is_finite
-from ssma.study.tuning import LARGEST_GRID, PRUNE_BELOW, splits_to_prune
+from ssma.study.tuning import LARGEST_GRID, splits_to_prune
 
 if TYPE_CHECKING:
     import pandas
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 APART = 2
 """How many times the seconds of the cheapest arm of its place an arm may take without a word."""
 MOST = 30  # names in a sentence
+Place = tuple[str, str]
+"""A data set and a layer; an ablation has its arms beside each other there."""
 
 
 def flags(plan: dict[str, Any], frame: "pandas.DataFrame") -> list[str]:
@@ -34,34 +36,34 @@ def epoch_cap(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     if not ok["cut"].any():
         return ""
     evaluated, tuning = (ok[ok["stage"] == stage] for stage in ("evaluate", "tune"))
-    by_name = evaluated.groupby("aggregator", sort=False)["cut"]
-    shares = (f"{cut.sum()} of {len(cut)} with {name}" for name, cut in by_name)
+    by_name = dict(iter(evaluated.groupby("aggregator", sort=False)["cut"]))
+    shares = listing((f"{cut.sum()} of {len(cut)} with {name}" for name, cut in by_name.items()), MOST)
+    unlike = f" ({shares})" if len({cut.mean() for cut in by_name.values()}) > 1 else ""
     last = evaluated["cut"] & (evaluated["best_epoch"] == evaluated["epochs"])
     caps = (str(int(value)) for value in sorted(ok.loc[ok["cut"], "cap"].unique()))
     return (
         f"Training was cut off at max_epochs ({listing(caps, MOST)}) in {evaluated['cut'].sum()} of {len(evaluated)} "
-        f"evaluation fits ({listing(shares, MOST)}) and in {tuning['cut'].sum()} of {len(tuning)} tuning fits; in "
-        f"{last.sum()} of these evaluation fits the last epoch is the best one by validation (of equal ones the later "
-        "counts). They may be undertrained: what is said of them holds for this budget of epochs."
+        f"evaluation fits{unlike} and in {tuning['cut'].sum()} of {len(tuning)} tuning fits; in {last.sum()} of these "
+        "evaluation fits the last epoch is the best one by validation. They may be undertrained."
     )
 
 
 def coverage(plan: dict[str, Any]) -> str:
     """Says which shares of their search spaces arms of one place try, if these differ anywhere; else ""."""
     shares: dict[tuple[int, int | None], list[str]] = {}
-    places, unequal = list(_places(plan)), 0
-    for arms in places:
+    unequal: set[Place] = set()
+    for place, arms in _beside(plan):
         tried = [(arm["trials"], space_size(arm["space"]), arm["aggregator"]) for arm in arms if arm["space"]]
         if len({trials / size if size else 0.0 for trials, size, _ in tried}) > 1:
-            unequal += 1
+            unequal.add(place)
             for trials, size, name in tried:
                 shares.setdefault((trials, size), []).append(name)
     if not unequal:
         return ""
     parts = "; ".join(f"{_of(*key)} with {listing(names, MOST)}" for key, names in shares.items())
     return (
-        f"Unequal coverage of search spaces at {unequal} of {len(places)} places (ablation, data set and layer), in "
-        f"trials planned: {parts}. As many trials search a larger space more thinly."
+        f"Unequal coverage of search spaces at {_of_places(unequal, plan)}, in trials planned: {parts}. As many trials "
+        "search a larger space more thinly."
     )
 
 
@@ -76,50 +78,51 @@ def space_size(space: Space) -> int | None:
     return _size_of(canonical_json(space))
 
 
-def _of(trials: int, size: int | None) -> str:
+def size_text(size: int | None) -> str:
+    """Returns what ``space_size`` returns in words: "12 configurations"."""
     if size is None:
-        return f"{trials} of infinitely many configurations"
-    if size > LARGEST_GRID:
-        return f"{trials} of more than {LARGEST_GRID:,} configurations"
-    return f"{trials} of {size} configurations ({100 * trials / size:.3g}%)"
+        return "infinitely many configurations"
+    return f"more than {LARGEST_GRID:,} configurations" if size > LARGEST_GRID else counted(size, "configuration")
+
+
+def _of(trials: int, size: int | None) -> str:
+    share = f" ({100 * trials / size:.3g}%)" if size and size <= LARGEST_GRID else ""
+    return f"{trials} of {size_text(size)}{share}"
 
 
 def seconds_apart(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     """Says which aggregators took more than ``APART`` times the seconds of the cheapest arm of a place; "" if none.
 
-    Compared are arms that lack no evaluation fit and ran on one kind of device, CPU with CPU and GPU with GPU.
+    Compared are arms whose evaluation fits are all ok, others may have ended early, and that ran on one kind of device,
+    CPU with CPU and GPU with GPU.
     """
     spent = {arm: found for arm, rows in frame.groupby("arm", sort=False) if (found := _spent(rows))}
-    ratios: dict[str, list[float]] = {}
+    ratios: dict[str, dict[Place, float]] = {}
     worst: tuple[float, str] = (0.0, "")
-    places = list(_places(plan))
-    unequal = 0
-    for arms in places:
-        apart = []
+    for place, arms in _beside(plan):
         for kind in ("CPU", "GPU"):
             here = [(spent[arm["id"]][1], arm) for arm in arms if spent.get(arm["id"], ("",))[0] == kind]
             least, cheapest = min(here, key=lambda item: item[0], default=(0.0, None))
             for seconds, arm in here:
                 if seconds > APART * least > 0:
-                    apart.append((seconds / least, arm["aggregator"]))
+                    found = ratios.setdefault(arm["aggregator"], {})
+                    found[place] = max(found.get(place, 0.0), seconds / least)
                     told = f"{seconds:.1f} s ({kind}) of {arm['label']} against {least:.1f} s of {cheapest['label']}"
                     worst = max(worst, (seconds / least, told))
-        unequal += bool(apart)
-        for name in dict.fromkeys(name for _, name in apart):
-            ratios.setdefault(name, []).append(max(ratio for ratio, other in apart if other == name))
-    if not unequal:
+    if not ratios:
         return ""
-    parts = [f"{name} at {len(found)} ({_times(found)} times)" for name, found in ratios.items()]
+    unequal = {place for found in ratios.values() for place in found}
+    parts = [f"{name} at {len(found)} ({extent(found.values(), '.1f')} times)" for name, found in ratios.items()]
     return (
-        f"Unequal seconds: at {unequal} of {len(places)} places (ablation, data set and layer) an arm took more than "
-        f"{APART} times those of the cheapest arm there: {listing(parts, MOST)}; the most are {worst[1]}. Seconds are "
-        "those on the clock, of tuning and evaluation together, so that other load of the machine is in them."
+        f"Unequal seconds: at {_of_places(unequal, plan)} an arm took more than {APART} times those of the cheapest "
+        f"arm beside it: {listing(parts, MOST)}; the largest ratio is {worst[1]}. Seconds on the clock, of tuning and "
+        "evaluation together, with other load of the machine in them."
     )
 
 
 def _spent(rows: "pandas.DataFrame") -> tuple[str, float] | None:
     """Returns the kind of device that all fits of an arm ran on, and their seconds; None where that says nothing."""
-    if (rows.loc[rows["stage"] == "evaluate", "status"] == "missing").any():
+    if (rows.loc[rows["stage"] == "evaluate", "status"] != "ok").any():
         return None
     seconds = seconds_of(rows)
     used = [kind for kind, value in seconds.items() if value]
@@ -133,30 +136,28 @@ def seconds_of(rows: "pandas.DataFrame") -> dict[str, float]:
     return {"CPU": float(fits.loc[on_cpu, "seconds"].sum()), "GPU": float(fits.loc[~on_cpu, "seconds"].sum())}
 
 
-def _times(ratios: list[float]) -> str:
-    low, high = f"{min(ratios):.1f}", f"{max(ratios):.1f}"
-    return low if low == high else f"{low} to {high}"
-
-
 def idle_pruning(plan: dict[str, Any]) -> str:
     """Says in how many arms trials are to be pruned on fewer splits than the test needs; "" if in none."""
     pruned, need = [arm for arm in plan["arms"] if arm["prune"]], splits_to_prune()
     idle = [arm for arm in pruned if len(arm["tune_splits"]) < need]
     if not idle:
         return ""
-    splits = listing((str(number) for number in sorted({len(arm["tune_splits"]) for arm in idle})), MOST)
+    splits = extent(len(arm["tune_splits"]) for arm in idle)
     return (
-        f"Pruning is on and cannot act in {len(idle)} of {len(pruned)} arms, which have {splits} tuned splits: the "
-        f"one-sided Wilcoxon test over k splits has a p value of 1/2^k at least, which is below its {PRUNE_BELOW} from "
-        f"{need - 1} splits on, and there must be one more to save, {need} in all."
+        f"Pruning is on but cannot act in {len(idle)} of {len(pruned)} arms: it needs {need} tuned splits, they have "
+        f"{splits}."
     )
 
 
-def _places(plan: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
-    """Yields the arms that stand beside each other: those of an ablation on one data set and layer."""
+def _beside(plan: dict[str, Any]) -> Iterator[tuple[Place, list[dict[str, Any]]]]:
+    """Yields the arms that stand beside each other: those of an ablation at one place."""
     arms = {arm["id"]: arm for arm in plan["arms"]}
     for ablation in plan["ablations"].values():
-        places: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+        places: dict[Place, dict[str, dict[str, Any]]] = {}
         for cell in ablation["cells"]:
             places.setdefault((cell["dataset"], cell["layer"]), {})[cell["arm"]] = arms[cell["arm"]]
-        yield from (list(found.values()) for found in places.values())
+        yield from ((place, list(found.values())) for place, found in places.items())
+
+
+def _of_places(some: set[Place], plan: dict[str, Any]) -> str:
+    return f"{len(some)} of {len({place for place, _ in _beside(plan)})} places (data set and layer)"

@@ -45,10 +45,6 @@ class BesidePaper:
     claims: Table
     pairs: Table
 
-    @property
-    def all_tables(self) -> list[Table]:
-        return [*self.tables, self.claims, self.pairs]
-
 
 def page(
     results: Results,

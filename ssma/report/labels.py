@@ -71,6 +71,18 @@ def listing(names: Iterable[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns "1 split" or "3 splits"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def extent(values: Iterable[float], form: str = "") -> str:
+    """Returns the smallest and the largest value as "37 to 48", or the one that both are."""
+    ends = sorted(values)
+    low, high = format(ends[0], form), format(ends[-1], form)
+    return low if low == high else f"{low} to {high}"
+
+
 def spans(numbers: Iterable[int]) -> str:
     """Returns rising numbers as "0, 1, 4 to 9": three or more in a row by their ends."""
     runs: list[list[int]] = []

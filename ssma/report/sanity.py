@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ssma.report.labels import Metric
+from ssma.report.kept import split_sizes
+from ssma.report.labels import Metric, extent
 from ssma.report.table import Cell, Table
 from ssma.study.paths import Results
 from ssma.study.records import read_record
@@ -36,23 +37,34 @@ def read_sanity(results: Results, plan: dict[str, Any]) -> dict[str, dict[str, A
 
 
 def read_copies(results: Results, plan: dict[str, Any]) -> dict[str, str]:
-    """Returns what is to be said of data sets with graphs whose copy is in the training part, by data set."""
+    """Returns what is to be said of data sets with graphs whose copy is in the training part, by data set.
+
+    The cards count validation and test graphs together.
+    """
     evaluated: dict[str, set[int]] = {}
     for arm in plan["arms"]:
         evaluated.setdefault(arm["dataset"], set()).update(arm["splits"])
     found = {}
     for label, dataset in plan["datasets"].items():
         path = results.data(dataset["id"]) / "card.json"
-        copies = read_record(path).get("copies") if path.exists() else None
-        leaked = [copies["leaked"][split] for split in sorted(evaluated.get(label, ()))] if copies else []
+        card = read_record(path) if path.exists() else {}
+        used = sorted(evaluated.get(label, ())) if "copies" in card else []
+        leaked = [card["copies"]["leaked"][split] for split in used]
         if any(leaked):
-            low, high = min(leaked), max(leaked)
+            splits = split_sizes(results, dataset["id"])["splits"]
+            held_out = extent(splits[split]["validation"] + splits[split]["test"] for split in used)
             found[label] = (
-                f"{copies['graphs']} graphs are exact copies of others, targets aside; in a split "
-                f"{low if low == high else f'{low} to {high}'} of the validation and test graphs have a copy in the "
-                "training part, which can be known by heart"
+                f"{card['copies']['graphs']} of {card['num_graphs']} graphs have a copy, in a split {extent(leaked)} "
+                f"of the {held_out} validation and test graphs one in the training part"
             )
     return found
+
+
+def copy_notes(copies: dict[str, str]) -> list[str]:
+    """Returns a line that explains the mark of ``copies_marked``, if any data set has it."""
+    told = "; ".join(f"{name}: {text}" for name, text in copies.items())
+    meant = "A copy is stored alike, targets aside; isomorphic graphs stored in another order are not counted."
+    return [f"{COPIES} {told}. {meant}"] if told else []
 
 
 def copies_marked(table: Table, copies: dict[str, str]) -> Table:
@@ -77,7 +89,7 @@ def copies_marked(table: Table, copies: dict[str, str]) -> Table:
         [replace(cell, text=marked(cell.text)) if place in places else cell for place, cell in enumerate(row)]
         for row in table.rows
     ]
-    notes = [f"{COPIES} {name}: {copies[name]}." for name in copies if name in seen]
+    notes = copy_notes({name: text for name, text in copies.items() if name in seen})
     return replace(table, columns=columns, rows=rows, footnotes=table.footnotes + notes)
 
 
@@ -147,13 +159,15 @@ def marked(cell: Cell, found: dict[str, Constants]) -> Cell:
 
 
 def constant_notes(plan: dict[str, Any], arm_ids: list[str], found: dict[str, Constants]) -> list[str]:
-    """Returns a line for each marked arm, such as "‡ constant predictions in 7 of 10 fits: MUTAG / gat / mean"."""
-    lines = []
+    """Returns a line on the marked arms, such as "‡ constant predictions in 7 of 10 fits: MUTAG / gat / mean."."""
+    alike: dict[Constants, list[str]] = {}
     for arm in plan["arms"]:
         counts = found.get(arm["id"])
         if arm["id"] in arm_ids and counts and counts.constant:
-            unknown = f", unknown in {counts.unknown} of older code" if counts.unknown else ""
-            lines.append(
-                f"{MARK} constant predictions in {counts.constant} of {counts.fits} fits{unknown}: {arm['label']}."
-            )
-    return lines
+            alike.setdefault(counts, []).append(arm["label"])
+    parts = []
+    for counts, labels in alike.items():
+        unknown = f", unknown in {counts.unknown} of older code" if counts.unknown else ""
+        each = " each" if len(labels) > 1 else ""
+        parts.append(f"in {counts.constant} of {counts.fits} fits{each}{unknown}: {', '.join(labels)}")
+    return [f"{MARK} constant predictions {'; '.join(parts)}."] if parts else []

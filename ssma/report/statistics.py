@@ -8,6 +8,7 @@ SAMPLE standard deviation (n - 1) over splits. With a single split, both are ove
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ssma.report.labels import counted, extent
 from ssma.statistics.describe import Description, describe
 
 if TYPE_CHECKING:
@@ -59,16 +60,11 @@ def _over(ok: "pandas.DataFrame", by_split: bool) -> str:
     if ok.empty:
         return ""
     if not by_split:
-        return _count(len(ok), "seed")
+        return counted(len(ok), "seed")
     repeats = ok.groupby("split").size()
     if repeats.max() == 1:
-        return _count(len(repeats), "split")
-    span = str(repeats.max()) if repeats.min() == repeats.max() else f"{repeats.min()} to {repeats.max()}"
-    return f"{_count(len(repeats), 'split')} x {span} seeds"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+        return counted(len(repeats), "split")
+    return f"{counted(len(repeats), 'split')} x {extent(repeats)} seeds"
 
 
 def _reason(rows: "pandas.DataFrame") -> str:
@@ -119,19 +115,3 @@ def test_selected_claim(frame: "pandas.DataFrame", arm: str) -> SelectedClaim | 
     smaller = whole["direction"].iloc[0] == "minimize"
     best = tests["mean"].idxmin() if smaller else tests["mean"].idxmax()
     return SelectedClaim(int(best), *map(float, tests.loc[best, ["mean", "std"]]), int(tests.loc[best, "size"]))
-
-
-def validation_of_chosen(frame: "pandas.DataFrame", arm: str) -> float | None:
-    """Returns the mean validation metric that the chosen trial was chosen by; None if there is none.
-
-    With one choice for all splits it is the mean over the tuned splits of that trial; with a choice per split, the mean
-    over splits of what each split's own trial reached there.
-    """
-    rows = frame[frame["arm"] == arm]
-    tuned = rows[rows["stage"] == "tune"]
-    chosen = _evaluation(rows)[["split", "trial"]].dropna().drop_duplicates()
-    if chosen["trial"].nunique() == 1:
-        values = tuned.loc[tuned["trial"] == chosen["trial"].iloc[0], "validation"]
-    else:
-        values = tuned.merge(chosen, on=["split", "trial"])["validation"]
-    return float(values.mean()) if values.notna().any() else None

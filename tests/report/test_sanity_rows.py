@@ -8,7 +8,7 @@ from ssma.report.checks import unequal_effort, unknown_constants
 from ssma.report.floor import floor_table, floors
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 from ssma.report.paper_tables import beside, results_table
-from ssma.report.sanity import constants, copies_marked, read_copies, read_sanity
+from ssma.report.sanity import constant_notes, constants, copies_marked, read_copies, read_sanity
 from ssma.report.tables import comparison
 from ssma.report.units import units_of
 from ssma.study.records import read_record, write_record
@@ -71,12 +71,20 @@ def test_constant_predictions_are_marked_and_old_records_do_not_tell(fabric):
     table = comparison(read_plan(fabric.results), "main", frame)
     assert [row[2].text for row in table.rows] == ["50.0 ± 0.0 (3) ‡", "50.0 ± 0.0 (3) ‡", "50.0 ± 0.0 (3)"]
     assert table.notes == [
-        "‡ constant predictions in 2 of 3 fits: MUTAG / gcn / sum.",
-        "‡ constant predictions in 1 of 3 fits, unknown in 2 of older code: MUTAG / gcn / mean.",
+        "‡ constant predictions in 2 of 3 fits: MUTAG / gcn / sum; in 1 of 3 fits, unknown in 2 of older code: MUTAG / "
+        "gcn / mean."
     ]
     assert r"$\ddagger$" in table.latex()
     unknown = unknown_constants(frame)
     assert unknown == ["Whether test predictions are constant is unknown of 5 of 9 fits, made by older code."]
+
+
+def test_arms_with_as_many_constant_fits_are_named_together(fabric):
+    ids = [evaluated(fabric, name, [True, False, False]) for name in ("sum", "max")]
+    fabric.plan()
+    lines = constant_notes(read_plan(fabric.results), ids, constants(collect(fabric.results)))
+    assert lines == ["‡ constant predictions in 1 of 3 fits each: MUTAG / gcn / sum, MUTAG / gcn / max."]
+    assert constant_notes(read_plan(fabric.results), [], constants(collect(fabric.results))) == []
 
 
 def test_a_frame_of_older_code_is_refused(study):
@@ -164,20 +172,21 @@ def test_what_is_worse_or_cannot_be_tested_is_not_shown_to_be_better(learned, fa
 
 def test_data_with_copies_in_the_training_part_are_marked(learned, tmp_path):
     path = learned.data("MUTAG-1") / "card.json"
-    write_record(path, read_record(path) | {"copies": {"graphs": 9, "leaked": [2, 0, 4, 50]}})  # three splits are used
+    write_record(path, read_record(path) | {"copies": {"graphs": 9, "leaked": [2, 0, 3, 50]}})  # three splits are used
     plan = read_plan(learned)
     copies = read_copies(learned, plan)
-    said = (
-        "9 graphs are exact copies of others, targets aside; in a split 0 to 4 of the validation and test graphs have a "
-        "copy in the training part, which can be known by heart"
-    )
+    said = "9 of 188 graphs have a copy, in a split 0 to 3 of the 3 validation and test graphs one in the training part"
     assert copies == {"MUTAG": said}
     table = copies_marked(comparison(plan, "main", collect(learned)), copies)
-    assert table.columns[2] == "MUTAG (accuracy in % ↑) ¶" and table.footnotes == [f"¶ MUTAG: {said}."]
+    note = f"¶ MUTAG: {said}. A copy is stored alike, targets aside; isomorphic graphs stored in another order are not "
+    note += "counted."
+    assert table.columns[2] == "MUTAG (accuracy in % ↑) ¶" and table.footnotes == [note]
     assert copies_marked(table, {"PTC": "no"}) == table
     build(learned, tmp_path / "out")
     for name in ("main-paired", "main-sanity", "arms", "paper/results_tu_zinc"):
         text = (tmp_path / "out" / "tables" / f"{name}.md").read_text()
-        assert f"¶ MUTAG: {said}." in text and "| MUTAG ¶ |" in text.replace(" (accuracy in %)", "")
+        assert note in text and "| MUTAG ¶ |" in text.replace(" (accuracy in %)", "")
+    html = (tmp_path / "out" / "index.html").read_text()
+    assert html.count(note) == 1 and html.index(note) < html.index('<h2 id="main">') and "MUTAG ¶</a>" in html
     write_record(path, read_record(path) | {"copies": {"graphs": 9, "leaked": [0, 0, 0, 50]}})
     assert read_copies(learned, plan) == {}

@@ -7,7 +7,9 @@ import pytest
 
 from ssma.report.build import build
 from ssma.report.frame import collect, read_plan
-from ssma.report.selection_bias import biases, caption, draw, selection_bias, table
+from ssma.report.selection_bias import Outcome, biases, selection_bias
+from ssma.report.selection_figure import caption, draw
+from ssma.report.selection_table import table
 
 VALIDATION = {0: [0.8, 0.6], 1: [0.7, 0.9], 2: [0.1, 0.1], 3: [0.99, 0.99]}
 TEST = {0: [0.6, 0.5], 1: [0.5, 0.4], 2: [0.9, 0.7], 3: [1.0, 1.0]}
@@ -112,7 +114,7 @@ def test_the_table_has_a_row_per_arm_and_marks_what_is_biased(report):
     assert ssma["test † (biased)"].text == "92.0 ± 2.8 (2) †"
     assert ssma["optimism of test"].text == "0.0"
     assert (ssma["share the best validation"].text, ssma["share the best test"].text) == ("1 of 2", "1 of 2")
-    assert ssma["95% interval of optimism"].text == "not testable"
+    assert "95% interval of optimism" not in ssma and "Interval" not in made.caption
     lone = found["MUTAG-gat-mean"]
     assert [lone[key].text for key in ("validation", "per split", "test † (biased)")] == ["60.0 ± 14.1 (2)"] * 3
     assert lone["optimism of test"].text == "nothing to choose"
@@ -120,9 +122,9 @@ def test_the_table_has_a_row_per_arm_and_marks_what_is_biased(report):
     assert found["MUTAG-gcn-sum"]["optimism of test"].text == "0.0 (one trial is left)"
     assert found["ZINC-gcn-sum"]["optimism of test"].text == "0.0000 (one trial is left)"
     assert made.footnotes == [
-        "Not testable, which never means that there is no optimism: both rules take the same trial (4 arms).",
-        "Optimism of test with ssma, accuracy in %: mean 0.0 over n = 1 arms (MUTAG; gcn), from 0.0 to 0.0, best of 2 "
-        "trials each; both rules take the same trial in 1 of 1.",
+        "No interval (not testable): 1 tuned split, 3 needed (3 arms); 2 tuned splits, 3 needed (1 arm).",
+        "Mean optimism of test with ssma, accuracy in %: 0.0 over n = 1 arm, 1 data set, 2 tuned splits each; from 0.0 to "
+        "0.0; best of 2 trials; both rules take the same trial in 1 of 1.",
     ]
     assert "biased: chosen by the test metric" in made.caption
 
@@ -150,11 +152,50 @@ def test_the_optimism_has_its_interval_and_its_mean(fabric):
     assert first["95% interval of optimism"].text == "[−29.3, +49.3]"
     assert second["optimism of test"].text == "+6.7"
     assert made.footnotes == [
-        "Optimism of test with sum, accuracy in %: mean +8.3 over n = 2 arms (MUTAG; gcn, gin), from +6.7 to +10.0, "
-        "best of 2 trials each; both rules take the same trial in 0 of 2."
+        "Mean optimism of test with sum, accuracy in %: +8.3 over n = 2 arms, 1 data set, 3 tuned splits each; from +6.7 "
+        "to +10.0; best of 2 trials; both rules take the same trial in 0 of 2."
     ]
+    assert "Interval: corrected resampled t-test" in made.caption and "pruned" not in made.columns
     unknown = table(plan, frame, found, {"MUTAG": None})
     assert unknown.footnotes[0].endswith("the sizes of the training and test parts are unknown (2 arms).")
+
+
+@pytest.fixture
+def two_splits(fabric):
+    """Two arms of two trials each on two splits: by validation the first, 0.55; by test the second, 0.65."""
+    for name, space in (("sum", {"training.lr": [1, 2]}), ("ssma", {"training.lr": [1, 2], "ssma.kappa": [2, 3, 4]})):
+        arm = fabric.arm(f"MUTAG-gcn-{name}", space=space, tune_splits=[0, 1])
+        scores = {1: [0.5, 0.6], 2: [0.7, 0.6]}
+        fabric.tuned(arm, [("complete", {"training.lr": lr}, tests) for lr, tests in scores.items()])
+    fabric.plan()
+    frame = collect(fabric.results)
+    frame.loc[frame["trial"] == 0, "validation"] = 0.9
+    return read_plan(fabric.results), frame
+
+
+def test_means_of_unlike_searches_are_not_to_be_compared(two_splits):
+    plan, frame = two_splits
+    last = table(plan, frame, biases(frame), {"MUTAG": 0.5}).footnotes[-1]
+    assert last == (
+        "These means are no test. Do not compare aggregators by them: the search spaces differ (2 configurations with "
+        "sum; 6 configurations with ssma)."
+    )
+    plan["arms"][1]["space"] = plan["arms"][0]["space"]
+    last = table(plan, frame, biases(frame), {"MUTAG": 0.5}).footnotes[-1]
+    assert last == "These means are no test. Do not compare aggregators by them."
+
+
+def test_the_line_of_an_arm_is_its_optimism(two_splits):
+    from matplotlib import pyplot
+
+    plan, frame = two_splits
+    found = biases(frame)
+    outcomes = found["MUTAG-gcn-sum"].outcomes
+    outcomes["per_split"] = Outcome({0: 0, 1: 0}, outcomes["test"].tests + 0.2)  # beyond both ends
+    figure = draw(plan, frame, found)
+    (ax,) = figure.axes
+    assert list(ax.lines[0].get_xdata()) == pytest.approx([55, 65])
+    pyplot.close(figure)
 
 
 def test_two_splits_have_no_interval(fabric):
@@ -165,8 +206,8 @@ def test_two_splits_have_no_interval(fabric):
     frame.loc[frame["trial"] == 0, "validation"] = 0.1
     made = table(read_plan(fabric.results), frame, biases(frame), {"ZINC": 0.5})
     row = dict(zip(made.columns, made.rows[0], strict=True))
-    assert (row["optimism of test"].text, row["95% interval of optimism"].text) == ("+0.0500", "not testable")
-    assert made.footnotes[0].endswith("2 of the 3 splits that an interval needs (1 arm).")
+    assert row["optimism of test"].text == "+0.0500" and "95% interval of optimism" not in row
+    assert made.footnotes[0] == "No interval (not testable): 2 tuned splits, 3 needed (1 arm)."
 
 
 def test_the_figure_shows_arms_that_chose(report, study, tmp_path):
@@ -178,7 +219,11 @@ def test_the_figure_shows_arms_that_chose(report, study, tmp_path):
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert sorted(names) == ["gcn / ssma", "gcn / sum"]
     pyplot.close(figure)
-    assert "only the" not in caption(plan, biases(frame))
+    tests = [[{"test": 20}, {"test": 19}, {"test": 50}], [{"test": 7}]]
+    sizes = {label: {"items": "graphs", "splits": of} for label, of in zip(("MUTAG", "ZINC"), tests, strict=True)}
+    told = caption(plan, biases(frame), sizes)
+    assert "(1 to 2 tuned splits, 1 to 2 trials per arm; a point rests on 7 to 39 test graphs)" in told
+    assert "only the" not in told and "a point" not in caption(plan, biases(frame), {"MUTAG": None, "ZINC": None})
     build(study, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     assert 'id="selection_bias"' in html and "nothing to choose" in html

@@ -73,8 +73,3 @@ def test_the_claim_minimises_errors(fabric):
     fabric.tuned(arm, [("complete", {}, [0.5]), ("complete", {}, [0.3])])
     fabric.plan()
     assert statistics.test_selected_claim(collect(fabric.results), arm).trial == 1
-
-
-def test_validation_of_the_chosen(frame):
-    assert statistics.validation_of_chosen(frame, "MUTAG-gcn-ssma") == pytest.approx(0.82)
-    assert statistics.validation_of_chosen(frame, "MUTAG-gin-sum") is None

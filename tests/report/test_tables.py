@@ -6,7 +6,7 @@ import pytest
 from ssma.report.arms import arms
 from ssma.report.checks import mixed_code, over_budget, unequal_treatment
 from ssma.report.frame import collect, read_plan
-from ssma.report.labels import listing, spans, value_text
+from ssma.report.labels import counted, extent, listing, spans, value_text
 from ssma.report.latex import escape
 from ssma.report.table import Cell, Table
 from ssma.report.tables import comparison
@@ -66,7 +66,7 @@ def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):
     # 5 tuning and 6 evaluation fits of 2 s
     assert (row["fits trained"], row["CPU seconds"], row["GPU seconds"]) == ("11", "22.0", "0.0")
     assert row["chosen hyperparameters"] == "training.lr=0.01"
-    assert (row["test"], row["chosen: validation on tuned splits"]) == ("85.0 ± 5.0 (5/6)", "50.0")
+    assert (row["test"], row["chosen: validation on tuned splits"]) == ("85.0 ± 5.0 (5/6)", "50.0 ± 0.0 (2)")
     # on the two splits that both were tuned on
     assert row["chosen: test on tuned splits"] == "82.0 ± 2.8 (2)"
     assert row["test-selected (biased): test on tuned splits"] == "92.0 ± 2.8 (2)"
@@ -139,6 +139,8 @@ def test_values_are_short_and_lists_are_cut():
     shown = [value_text(value) for value in (100_000, 1_600_000, 12_345, 0.25, 1.0, True, None, "None", [1, "a"])]
     assert shown == ["100k", "1.6M", "12345", "0.25", "1", "yes", "unset", "None", '[1,"a"]']
     assert listing("abcdef", 4) == "a, b, c, d and 2 more"
+    assert (counted(1, "arm"), counted(0, "arm")) == ("1 arm", "0 arms")
+    assert (extent([48, 37, 40]), extent([3, 3]), extent([2.04, 2.01, 2.0], ".1f")) == ("37 to 48", "3", "2.0")
     assert [spans(numbers) for numbers in ([], [3], [0, 1], [0, 2, 3, 4, 9])] == ["", "3", "0, 1", "0, 2 to 4, 9"]
 
 
@@ -153,7 +155,7 @@ def test_a_choice_per_split_is_listed_and_averaged_by_split(fabric):
     row = dict(zip(table.columns, texts(table)[0], strict=True))
     assert row["chosen hyperparameters"] == "split 0: a=1, b=x; split 1: a=2"
     # splits 0 and 1 chose trials 0 and 1, with 0.9 and 0.8; of single trials the earliest of two equal ones
-    assert row["chosen: validation on tuned splits"] == "85.0"
+    assert row["chosen: validation on tuned splits"] == "85.0 ± 7.1 (2)"
     assert row["chosen: test on tuned splits"] == "85.0 ± 7.1 (2)"
     assert row["test-selected (biased): test on tuned splits"] == "70.0 ± 28.3 (2)"
     assert (row["test"], row["fits ok/planned"]) == ("missing", "0/2")
