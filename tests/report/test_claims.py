@@ -22,7 +22,7 @@ def compared(gain):
 def records_of(results, ratios=None):
     plan, frame = read_plan(results), collect(results)
     units = units_of(frame)
-    return Records(plan, frame, ratios or {}, units, beside(plan, units))
+    return Records(plan, frame, ratios or {}, units, beside(plan, units, ratios or {}))
 
 
 @pytest.fixture
