@@ -43,7 +43,7 @@ def _claims(verdicts: dict[str, Verdict]) -> Table:
         rows.append([*map(Cell, row), evidence, _test(found, tests), Cell(claim.note)])
     rows.sort(key=lambda row: list(counts).index(row[0].text))
     columns = ["verdict", "claim", "section", "what the paper says", "expected", "evidence", "test", "note"]
-    judged = sum(counts[verdict] for verdict in (CONTRADICTED, SUPPORTED, UNDECIDED))
+    judged = {claim: found for claim, found in verdicts.items() if found.verdict != NOT_RUN}
     shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     return Table(
         "paper/claims",
@@ -53,7 +53,7 @@ def _claims(verdicts: dict[str, Verdict]) -> Table:
         sentences=True,
         grouped=True,
         footnotes=[f"{number} {test}." for test, number in tests.items()],
-        printed=judged,
+        printed=(len(judged), len({found.test for found in judged.values()})),
     )
 
 

@@ -145,14 +145,14 @@ def floor_notes(found: dict[str, Floor]) -> list[str]:
     """Returns what the mark means, if an arm has it."""
     if all(one.above for one in found.values()):
         return []
-    return [f"{MARK} {below_text(found)} at p < {ALPHA} after Holm: see the table against predictors."]
+    return [f"{MARK} {below_text(found)} (p < {ALPHA} after Holm; see the table against predictors)."]
 
 
 def below_text(found: dict[str, Floor]) -> str:
-    """Returns "10 of 18 arms are not shown to beat the majority class (1 of them not testable)"."""
+    """Returns "Not shown to beat “majority class”: 10 of 18 arms, 1 of them not testable"."""
     below = [one for one in found.values() if not one.above]
     names = sorted({one.predictor for one in found.values()})
     untested = sum(one.difference.side == UNTESTED for one in below)
-    text = f"{len(below)} of {len(found)} arm{'' if len(found) == 1 else 's'} not shown to beat "
-    text += f"the predictor “{names[0]}”" if len(names) == 1 else "a predictor that looks at no graph"
-    return text + (f" ({untested} of them {UNTESTED})" if untested else "")
+    text = f"Not shown to beat {f'“{names[0]}”' if len(names) == 1 else 'a predictor that looks at no graph'}: "
+    text += f"{len(below)} of {len(found)} arm{'' if len(found) == 1 else 's'}"
+    return text + (f", {untested} of them {UNTESTED}" if untested else "")

@@ -34,7 +34,7 @@ class Table:
     """Rows of cells under columns, a caption above, notes (warnings) and footnotes below.
 
     ``grouped`` draws a line wherever the first column changes. In a table of ``sentences`` cells wrap on the page. Of
-    the rows LaTeX has the first ``printed`` ones, by default all.
+    rows and footnotes LaTeX has the first ``printed`` ones, by default all.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Table:
     grouped: bool = False
     footnotes: list[str] = field(default_factory=list)
     sentences: bool = False
-    printed: int | None = None
+    printed: tuple[int | None, int | None] = (None, None)
 
     def starts_group(self, row: int) -> bool:
         """Says whether a line belongs above this row."""
@@ -84,7 +84,8 @@ class Table:
 
     def latex(self) -> str:
         """Returns a table that compiles as it is; a comment on top names the packages that it needs."""
-        return latex.write(replace(self, rows=self.rows[: self.printed]))
+        rows, footnotes = self.printed
+        return latex.write(replace(self, rows=self.rows[:rows], footnotes=self.footnotes[:footnotes]))
 
 
 def table_id(name: str) -> str:

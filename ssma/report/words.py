@@ -206,19 +206,17 @@ def _summary(reader: _Reader, floors: dict[str, Floor]) -> str:
 
 
 def _held(reader: _Reader, found: dict[str, Difference], reference: str) -> str:
-    """Returns "No difference from sum holds after Holm (12 tests, 6 places, 10 pairs each)."."""
+    """Returns "Differences from sum that hold after Holm: none of 12, over 6 places (data set and layer), ..."."""
     tested = {arm: one for arm, one in found.items() if one.p is not None}
     if not tested:
         return f"No difference from {reference} could be tested."
     sizes = sorted({one.found.difference.n for one in tested.values()})
     places = len({reader.where[arm][0] for arm in tested})
-    basis = f"{counted(tested.values(), 'test')}, {places} place{'' if places == 1 else 's'}, "
-    basis += f"{sizes[0] if len(sizes) == 1 else f'{sizes[0]} to {sizes[-1]}'} pairs each"
-    held = [(one, *reader.where[arm]) for arm, one in tested.items() if one.holds]
-    if not held:
-        return f"No difference from {reference} holds after Holm ({basis})."
-    named = listing(f"{setting} {one.side} on {place}" for one, place, setting in held)
-    return f"After Holm {len(held)} of {len(tested)} differences from {reference} hold ({basis}): {named}."
+    held = [f"{reader.where[arm][1]} {one.side} on {reader.where[arm][0]}" for arm, one in tested.items() if one.holds]
+    text = f"Differences from {reference} that hold after Holm: {len(held) or 'none'} of {len(tested)}, "
+    text += f"over {places} place{'' if places == 1 else 's'} (data set and layer), "
+    text += f"{sizes[0] if len(sizes) == 1 else f'{sizes[0]} to {sizes[-1]}'} pairs each"
+    return f"{text}: {listing(held)}." if held else f"{text}."
 
 
 def _means(reader: _Reader, found: dict[str, Difference]) -> str:
@@ -250,17 +248,18 @@ def _tests(reader: _Reader) -> list[str]:
     family = sum(map(len, groups.values()))
     sentences = [TESTED]
     for title, ones in groups.items():
-        text = f"An observed mean difference ({title}) needs to exceed {_span(ones, 1)} to reach p < {ALPHA} alone"
+        text = f"An observed mean difference ({title}, by place) needs to exceed {_span(ones, 1)} to reach "
+        text += f"p < {ALPHA} alone"
         text += f", and {_span(ones, family)} to be the first to hold after Holm over {family}" if family > 1 else ""
         sentences.append(f"{text}.")
     return [" ".join(sentences)]
 
 
 def _span(found: list[Difference], family: int) -> str:
-    """Returns "3.1 to 14.0 (by place)", or one number if all are written alike."""
+    """Returns "3.1 to 14.0", or one number if all are written alike."""
     needed = [one.t.needed(family) for one in found]
     low, high = (found[0].metric.text(value) for value in (min(needed), max(needed)))
-    return low if low == high else f"{low} to {high} (by place)"
+    return low if low == high else f"{low} to {high}"
 
 
 def _pairwise(reader: _Reader) -> list[str]:

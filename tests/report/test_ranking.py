@@ -38,7 +38,10 @@ def test_places_are_data_sets_and_layers(three):
     # chi squared 6 with 2 degrees of freedom has p = exp(-3); q(0.05, 3) = 2.343
     assert "chi² 6.00, 2 degrees of freedom, p 0.0498" in table.caption
     assert f"further apart than {2.343 * (12 / 18) ** 0.5:.2f} differ" in table.caption
-    assert "come from 2 data sets" in table.caption and "MUTAG gcn, MUTAG gin, ZINC gcn" in table.caption
+    assert (
+        "The places are of 2 data sets; layers of one" in table.caption
+        and "MUTAG gcn, MUTAG gin, ZINC gcn" in table.caption
+    )
 
 
 def test_a_place_with_a_gap_is_named_and_stops_the_tests(three):
