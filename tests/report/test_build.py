@@ -27,6 +27,9 @@ def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
     for target in re.findall(r'href="#([^"]+)"', html):
         assert f'id="{target}"' in html
     assert "A study &amp; its &lt;tests&gt;" in html
+    result = html.index(": Differences from sum that hold after Holm: ")
+    assert result < html.index("Read this first")  # and again on top of its section
+    assert html.index('<h2 id="main">') < html.index("<p><b>Differences from sum that hold") < html.index("<figure>")
     for text in (
         "85.0 ± 5.0 (5/6)",
         "failed: no valid trial",
