@@ -69,4 +69,4 @@ def _reason(lacking: int, planned: int, missing: str) -> str:
         return "no fits to pair"
     if not lacking or missing == "drop":
         return ""
-    return f"at {lacking} of {planned} places (split and seed) a fit is not ok"
+    return f"at {lacking} of {planned} splits and seeds a fit is not ok"

@@ -134,7 +134,7 @@ def _beside_paper(
     out: Path,
 ) -> BesidePaper:
     units = units_of(frame)
-    found = beside(plan, units)
+    found = beside(plan, units, ratios)
     run = [table for table in found.values() if table.run]
     tables = [drawn for table in run for drawn in (results_table(table, sanity), improvement_table(table)) if drawn]
     named = {paper_dataset(plan["datasets"][label]["spec"]) or label: text for label, text in copies.items()}

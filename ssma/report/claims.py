@@ -15,7 +15,8 @@ CAPTION = (
     "the test in its row; with too few cells run, or intervals that are too wide, it is undecided. The arms are those "
     "of the tables beside the paper, with their departures from its treatment. Intervals of differences are those of "
     "the corrected resampled t-test; each claim is judged by itself, and Holm's adjustment is over its pairs. "
-    "Intersection-union: all pairs have to reach the level together, which needs no adjustment (Berger 1982)."
+    "Intersection-union: all pairs have to reach the level together, which needs no adjustment (Berger 1982). In LaTeX "
+    "only claims that were judged; the CSV has all."
 )
 PAIRS_CAPTION = (
     "The comparisons behind the claims: {count} pairs of arms. Gain: mean paired difference, counted so that positive "
@@ -32,16 +33,17 @@ def claim_tables(records: Records) -> tuple[Table, Table]:
 
 
 def _claims(verdicts: dict[str, Verdict]) -> Table:
-    rows, counts = [], dict.fromkeys((*ORDER, NOT_CHECKABLE), 0)
+    rows, counts, tests = [], dict.fromkeys((*ORDER, NOT_CHECKABLE), 0), _numbered(verdicts)
     for claim in paper.claims():
         found = verdicts.get(claim.id)
         verdict = found.verdict if found else NOT_CHECKABLE
         counts[verdict] += 1
         evidence = Cell(found.evidence, link=_link(found)) if found else Cell(claim.reason)
         row = [verdict, claim.id, claim.section, claim.claim, claim.expected]
-        rows.append([*map(Cell, row), evidence, Cell(found.test if found else "–"), Cell(claim.note)])
+        rows.append([*map(Cell, row), evidence, _test(found, tests), Cell(claim.note)])
     rows.sort(key=lambda row: list(counts).index(row[0].text))
     columns = ["verdict", "claim", "section", "what the paper says", "expected", "evidence", "test", "note"]
+    judged = {claim: found for claim, found in verdicts.items() if found.verdict != NOT_RUN}
     shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     return Table(
         "paper/claims",
@@ -50,7 +52,19 @@ def _claims(verdicts: dict[str, Verdict]) -> Table:
         rows,
         sentences=True,
         grouped=True,
+        footnotes=[f"{number} {test}." for test, number in tests.items()],
+        printed=(len(judged), len({found.test for found in judged.values()})),
     )
+
+
+def _test(found: Verdict | None, tests: dict[str, str]) -> Cell:
+    return Cell(tests[found.test], full=found.test) if found else Cell("–")
+
+
+def _numbered(verdicts: dict[str, Verdict]) -> dict[str, str]:
+    """Returns test -> "[T1]", those of judged claims first."""
+    ranked = sorted(verdicts.values(), key=lambda found: ORDER.index(found.verdict))
+    return {test: f"[T{number}]" for number, test in enumerate(dict.fromkeys(found.test for found in ranked), 1)}
 
 
 def _link(found: Verdict) -> str | None:

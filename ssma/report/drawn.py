@@ -138,7 +138,7 @@ def caption(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> s
     beside = encoding.hue or encoding.x != "aggregator"
     parts = [
         f"{layout.title}. Faint points: one per fit, in the order of the splits; {shape}: mean ± sample standard "
-        "deviation over paired units, the numbers of the table."
+        "deviation, the numbers of the table."
     ]
     if names and not (beside and names & set(encoding.axes.get("aggregator", []))):
         parts.append(f"Dashed: {listing(sorted(names))}, with the same network and training, and its deviation.")

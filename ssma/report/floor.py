@@ -4,12 +4,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import report_options
-from ssma.report.labels import Metric, listing, metrics_of, p_text
+from ssma.report.labels import metrics_of
 from ssma.report.layout import lay_out
-from ssma.report.paired import UNTESTED, compare_arms, difference_cell, missing_text, visible_text
+from ssma.report.paired import (
+    UNTESTED,
+    Difference,
+    adjusted,
+    compare_arms,
+    counted,
+    difference_cell,
+    missing_text,
+    p_texts,
+    t_texts,
+)
 from ssma.report.table import Cell, Table
-from ssma.statistics.outcome import ALPHA, NotTestable
-from ssma.statistics.pairs import PairComparison, holm
+from ssma.statistics.outcome import ALPHA
 
 if TYPE_CHECKING:
     import pandas
@@ -21,31 +30,18 @@ COLUMNS += ["better"]
 
 @dataclass(frozen=True)
 class Floor:
-    """An arm beside the best predictor of its data set: the comparison, or why there is none, and Holm's p."""
+    """An arm beside the best predictor of its data set."""
 
     arm: str
     dataset: str
     label: str
     predictor: str
-    metric: Metric
-    found: PairComparison | str
-    adjusted: float | None = None
+    difference: Difference
 
     @property
     def above(self) -> bool:
         """Says whether the arm is better than the predictor at a Holm-adjusted p under 0.05."""
-        if isinstance(self.found, str) or self.adjusted is None:
-            return False
-        return self.adjusted < ALPHA and (self.found.difference.mean > 0) == (self.metric.direction == "maximize")
-
-    @property
-    def text(self) -> str:
-        """Returns "MUTAG / gin / mean (+7.0, p 0.152)"."""
-        if isinstance(self.found, str):
-            return f"{self.label} (not testable: {self.found})"
-        shown = self.metric.text(self.found.difference.mean, signed=True)
-        told = UNTESTED if self.adjusted is None else f"p {p_text(self.adjusted)}"
-        return f"{self.label} ({shown}, {told})"
+        return self.difference.holds and self.difference.side == "better"
 
 
 def floors(
@@ -78,11 +74,10 @@ def floors(
             continue
         predictor = _best(sanity[dataset], set(mine["split"]))
         beside = _rows(mine, sanity[dataset]["predictors"][predictor], predictor)
-        metric = metrics[dataset]
-        found = compare_arms(_joined(rows, beside), name, predictor, options, metric, ratios.get(dataset))
-        made.append(Floor(name, dataset, arms[name]["label"], predictor, metric, found))
-    adjusted = holm([_p(one.found) for one in made])
-    return {one.arm: replace(one, adjusted=p) for one, p in zip(made, adjusted, strict=True)}
+        found = compare_arms(_joined(rows, beside), name, predictor, options, metrics[dataset], ratios.get(dataset))
+        made.append(Floor(name, dataset, arms[name]["label"], predictor, found))
+    family = adjusted([one.difference for one in made])
+    return {one.arm: replace(one, difference=found) for one, found in zip(made, family, strict=True)}
 
 
 def _best(record: dict[str, Any], splits: set[int]) -> str:
@@ -116,38 +111,28 @@ def _joined(rows: "pandas.DataFrame", beside: "pandas.DataFrame") -> "pandas.Dat
     return pandas.concat([rows[columns], beside[columns]], ignore_index=True)
 
 
-def _p(found: PairComparison | str) -> float | None:
-    return None if isinstance(found, str) or isinstance(found.corrected_t, NotTestable) else found.corrected_t.p
-
-
 def floor_table(plan: dict[str, Any], ablation: str, found: dict[str, Floor]) -> Table | None:
     """Returns a row for every arm of an ablation that was compared with a predictor; None if there is none."""
     if not found:
         return None
-    tested, options = sum(one.adjusted is not None for one in found.values()), report_options(plan)
     caption = (
-        f"{lay_out(plan, ablation).title}: each arm against a predictor that looks at no graph, paired on the same "
-        "splits (the best of the predictors of the data set). Difference, 95% interval and p: as in the paired "
-        f"comparison (corrected resampled t-test). Holm: p adjusted for the {tested} comparisons of this table. "
-        f"Better: whether the arm is better at an adjusted p < {ALPHA}. {missing_text(options)}"
+        f"{lay_out(plan, ablation).title}: each arm against the best predictor of its data set that looks at no graph, "
+        "paired by split. Columns as in the paired comparison: the 95% interval is not adjusted, p (Holm) is over the "
+        f"{counted(one.difference for one in found.values())} of this table. Better: at p (Holm) < {ALPHA}. "
+        f"{missing_text(report_options(plan))}"
     )
-    for dataset in dict.fromkeys(one.dataset for one in found.values()):
-        here = [one for one in found.values() if one.dataset == dataset]
-        if power := visible_text([one.found for one in here], here[0].metric, tested):
-            caption += f" {dataset}, {here[0].metric.title}: {power}."
     return Table(f"{ablation}-sanity", caption, COLUMNS, [_row(one) for one in found.values()], grouped=True)
 
 
 def _row(one: Floor) -> list[Cell]:
-    head = [Cell(one.dataset), Cell(one.label, arm=one.arm), Cell(one.predictor)]
-    if isinstance(one.found, str):
-        return [*head, Cell(f"not testable: {one.found}"), *[Cell("–")] * 5]
-    t, difference = one.found.corrected_t, difference_cell(one.found, one.metric, one.arm)
-    if isinstance(t, NotTestable) or one.adjusted is None:
-        return [*head, difference, Cell(str(t)), *[Cell("–")] * 4]
-    interval, width = one.metric.interval(t.interval, signed=True), f"±{one.metric.text(t.visible())}"
+    head, difference = [Cell(one.dataset), Cell(one.label, arm=one.arm), Cell(one.predictor)], one.difference
+    if isinstance(difference.found, str) or difference.metric is None:
+        return [*head, Cell(difference.text), *[Cell("–")] * 5]
+    shown = difference_cell(difference.found, difference.metric, one.arm)
+    if difference.p is None:
+        return [*head, shown, Cell(str(difference.t)), *[Cell("–")] * 4]
     told = "yes" if one.above else "not shown"
-    return [*head, difference, *map(Cell, (interval, width, p_text(t.p), p_text(one.adjusted), told))]
+    return [*head, shown, *map(Cell, (*t_texts(difference), *p_texts(difference), told))]
 
 
 def floor_marked(cell: Cell, found: dict[str, Floor]) -> Cell:
@@ -157,14 +142,17 @@ def floor_marked(cell: Cell, found: dict[str, Floor]) -> Cell:
 
 
 def floor_notes(found: dict[str, Floor]) -> list[str]:
-    """Returns a line for each predictor that some arms were not shown to be better than, with their numbers."""
-    groups: dict[str, list[str]] = {}
-    for one in found.values():
-        if not one.above:
-            groups.setdefault(one.predictor, []).append(one.text)
-    tested = sum(one.adjusted is not None for one in found.values())
-    test = f"corrected resampled t-test on the same splits, Holm-adjusted over {tested} arms, p < {ALPHA}"
-    return [
-        f"{MARK} not shown to be better than “{predictor}” ({test}): {listing(arms, 12)}."
-        for predictor, arms in groups.items()
-    ]
+    """Returns what the mark means, if an arm has it."""
+    if all(one.above for one in found.values()):
+        return []
+    return [f"{MARK} {below_text(found)} (p < {ALPHA} after Holm; see the table against predictors)."]
+
+
+def below_text(found: dict[str, Floor]) -> str:
+    """Returns "Not shown to beat “majority class”: 10 of 18 arms, 1 of them not testable"."""
+    below = [one for one in found.values() if not one.above]
+    names = sorted({one.predictor for one in found.values()})
+    untested = sum(one.difference.side == UNTESTED for one in below)
+    text = f"Not shown to beat {f'“{names[0]}”' if len(names) == 1 else 'a predictor that looks at no graph'}: "
+    text += f"{len(below)} of {len(found)} arm{'' if len(found) == 1 else 's'}"
+    return text + (f", {untested} of them {UNTESTED}" if untested else "")

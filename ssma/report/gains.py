@@ -1,11 +1,12 @@
 """The paper's improvement rows: the mean of relative gains, from its entries and from records, with an interval."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ssma.statistics.describe import bca_interval
-from ssma.statistics.outcome import Interval, NotTestable
+from ssma.statistics.outcome import ALPHA, Interval, NotTestable
+from ssma.statistics.pairs import mean_and_error
 
 if TYPE_CHECKING:
     import numpy
@@ -22,25 +23,34 @@ class Pair:
     units: tuple
     base: "numpy.ndarray"  # [units]
     ours: "numpy.ndarray"  # [units]
-    independent: bool = True  # seeds of one split; folds share most of their training data
+    ratio: float | None  # n_test / n_train of splits, whose training parts overlap; 0 for seeds of one split
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A mean relative gain in percent with its 95% interval, which takes the units as independent, as folds are not."""
+    """A mean relative gain in percent with its 95% interval."""
 
     mean: float
     interval: Interval | NotTestable
-    independent: bool = True
 
 
-def pair_of(dataset: str, layer: str, direction: str, base: "pandas.Series", ours: "pandas.Series") -> Pair | None:
-    """Returns two arms' values on the units that both have, None unless they have the same units."""
+def pair_of(
+    dataset: str,
+    layer: str,
+    direction: str,
+    base: "pandas.Series",
+    ours: "pandas.Series",
+    ratio: float | None,
+) -> Pair | None:
+    """Returns two arms' values on the units that both have, None unless they have the same units.
+
+    ``ratio`` is n_test / n_train of the splits, None if unknown.
+    """
     if set(base.index) != set(ours.index):
         return None
     same = ours.loc[base.index]
-    seeds = "repeat" in base.index.names
-    return Pair(dataset, layer, direction == "minimize", tuple(base.index), base.to_numpy(), same.to_numpy(), seeds)
+    ratio = 0.0 if "repeat" in base.index.names else ratio
+    return Pair(dataset, layer, direction == "minimize", tuple(base.index), base.to_numpy(), same.to_numpy(), ratio)
 
 
 def relative_gain(base: float, ours: float, smaller_is_better: bool) -> float:
@@ -49,28 +59,34 @@ def relative_gain(base: float, ours: float, smaller_is_better: bool) -> float:
 
 
 def mean_gain(pairs: Sequence[Pair]) -> Gain:
-    """Returns the mean over ``pairs`` of the relative gain of mean over mean, with its BCa bootstrap interval.
+    """Returns the mean over ``pairs`` of the relative gain of mean over mean, with the corrected resampled t interval.
 
-    Resampled are the units of each data set, the same for all its layers and both arms, so that pairs stay pairs.
+    A gain is a ratio of means, and is taken as linear in the units around them (delta method): unit i moves it by
+    (ours_i - R base_i) / mean(base), R = mean(ours) / mean(base). That is summed over the layers of a data set, which
+    have the same units; the errors of data sets are independent, with degrees of freedom by Satterthwaite, Biometrics
+    Bulletin 2 (1946).
 
     Raises:
         ValueError: If there are no pairs, or those of one data set differ in their units.
     """
-    import numpy
+    from scipy import stats
 
     groups = [[pair for pair in pairs if pair.dataset == name] for name in dict.fromkeys(p.dataset for p in pairs)]
     mixed = [group[0].dataset for group in groups if len({pair.units for pair in group}) > 1]
     if not groups or mixed:
         raise ValueError(f"mean_gain: expected pairs, on the same units within a data set; got {mixed or 'no pairs'}")
+    mean = math.fsum(relative_gain(p.base.mean(), p.ours.mean(), p.smaller_is_better) for p in pairs) / len(pairs)
+    parts = [mean_and_error(sum(map(_by_unit, group)) / len(pairs), group[0].ratio) for group in groups]
+    if reasons := [part for part in parts if isinstance(part, NotTestable)]:
+        return Gain(mean, reasons[0])
+    variance = math.fsum(error**2 for _, error, _ in parts)
+    degrees = variance**2 / math.fsum(error**4 / degrees for _, error, degrees in parts)
+    half = float(stats.t.isf(ALPHA / 2, degrees)) * math.sqrt(variance)
+    return Gain(mean, Interval(mean - half, mean + half))
 
-    def statistic(*samples: "numpy.ndarray", axis: int = -1) -> "numpy.ndarray":
-        gains = []
-        for sample, group in zip(samples, groups, strict=True):
-            places = sample.astype(int)
-            for pair in group:
-                base, ours = pair.base[places].mean(axis), pair.ours[places].mean(axis)
-                gains.append(relative_gain(base, ours, pair.smaller_is_better))
-        return numpy.mean(gains, axis=0)
 
-    places = [numpy.arange(len(group[0].units)) for group in groups]
-    return Gain(float(statistic(*places)), bca_interval(places, statistic), all(pair.independent for pair in pairs))
+def _by_unit(pair: Pair) -> "numpy.ndarray":
+    """Returns the gain in percent as a mean of values of the units ``[units]``."""
+    base, ours = pair.base.mean(), pair.ours.mean()
+    moved = 100 * (pair.ours - ours / base * pair.base) / base
+    return relative_gain(base, ours, pair.smaller_is_better) + (-moved if pair.smaller_is_better else moved)

@@ -1,15 +1,15 @@
-"""The table of paired comparisons: each value of a single axis against the first one, tested."""
+"""Arms against a reference, tested as a family, and their table: each value of a single axis against the first one."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import align, report_options
 from ssma.report.checks import chosen_by_test, unequal_treatment
-from ssma.report.labels import Metric, metrics_of, p_text, setting, value_text
+from ssma.report.labels import Metric, listing, metrics_of, p_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
-from ssma.statistics.outcome import Interval, NotTestable
+from ssma.statistics.outcome import ALPHA, Interval, NotTestable
 from ssma.statistics.pairs import PairComparison, compare_pairs, holm
 
 if TYPE_CHECKING:
@@ -24,16 +24,103 @@ COLUMNS = [
     "difference (pairs)", "95% interval", "half width", "bootstrap interval", "p", "p (Holm)", "p (Wilcoxon)",
     "P(worse)", "P(equivalent)", "P(better)", "effect size g", "not testable because",
 ]  # fmt: skip
-EXPLAINED = (
-    "Difference: mean ± sample standard deviation over the pairs, which share split and seed; seeds are averaged "
-    "within a split. 95% interval and p: corrected resampled t-test, which allows for the overlap of the splits' "
-    "training sets (Nadeau and Bengio 2003). Half width: of that interval. Bootstrap interval: BCa of the mean over "
-    "the pairs, as if they were independent. Holm: p adjusted for all comparisons of this table that could be tested. "
-    "Wilcoxon: exact signed ranks, pairs as if independent, zeros left out. P: Bayesian correlated t-test (Benavoli et "
-    "al. 2017), the probability that the mean difference is a loss, equivalent in practice, or a gain. g: mean "
-    "difference in standard deviations of the differences, with Hedges' correction. Not testable never means that "
-    "there is no difference."
+CAPTION = (
+    "{title}: paired difference to {first}, mean ± sample standard deviation (number of pairs). 95% interval, not "
+    "adjusted, its half width, and p: corrected resampled t-test. p (Holm): over the {tests} of this table. Bootstrap "
+    "interval and Wilcoxon's test take the pairs as independent. P: Bayesian correlated t-test; {equivalent}. Not "
+    "testable does not mean that there is no difference. {missing} More: docs/statistics.md."
 )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An arm minus its reference: what `compare_pairs` finds or why nothing, and p adjusted for its family."""
+
+    found: PairComparison | str
+    metric: Metric | None
+    adjusted: float | None = None
+
+    @property
+    def p(self) -> float | None:
+        """The p value by itself; None if nothing was tested."""
+        return None if isinstance(self.found, str) or isinstance(self.t, NotTestable) else self.t.p
+
+    @property
+    def t(self) -> Any:
+        return NotTestable(self.found) if isinstance(self.found, str) else self.found.corrected_t
+
+    @property
+    def side(self) -> str:
+        """The side of the mean: ``better``, ``equal`` or ``worse``; ``not testable`` without a test."""
+        if self.p is None:
+            return UNTESTED
+        mean = self.found.difference.mean
+        if mean == 0:
+            return "equal"
+        return "better" if (mean > 0) == (self.metric.direction == "maximize") else "worse"
+
+    @property
+    def holds(self) -> bool:
+        """Says whether it is a difference at an adjusted p under 0.05."""
+        return self.adjusted is not None and self.adjusted < ALPHA
+
+    @property
+    def text(self) -> str:
+        """Returns "+2.1 [−0.4, +4.6], p 0.431 (Holm), not told apart"."""
+        if isinstance(self.found, str):
+            return f"{UNTESTED}: {self.found}"
+        shown = self.metric.text(self.found.difference.mean, signed=True)
+        if self.p is None:
+            return f"{shown} ({self.t})"
+        told = self.side if self.holds else "not told apart"
+        return f"{shown} {self.metric.interval(self.t.interval, signed=True)}, p {p_text(self.adjusted)} (Holm), {told}"
+
+
+def compare_family(
+    plan: dict[str, Any], frame: "pandas.DataFrame", references: dict[str, str], ratios: dict[str, float | None]
+) -> dict[str, Difference]:
+    """Compares arms with their references, p adjusted by Holm over all of them that could be tested.
+
+    Args:
+        plan: The plan.
+        frame: The records.
+        references: Arm -> the arm that it is compared with.
+        ratios: n_test / n_train of each data set's splits; None if unknown.
+    """
+    options, metrics = report_options(plan), metrics_of(frame)
+    datasets = {arm["id"]: arm["dataset"] for arm in plan["arms"]}
+    found = [
+        compare_arms(frame, arm, reference, options, metrics.get(datasets[arm]), ratios.get(datasets[arm]))
+        for arm, reference in references.items()
+    ]
+    return dict(zip(references, adjusted(found), strict=True))
+
+
+def compare_arms(
+    frame: "pandas.DataFrame", arm: str, reference: str, options: "Report", metric: Metric | None, ratio: float | None
+) -> Difference:
+    """Compares two arms; with units that lack a partner the tests give way to the reason, without any unit all does."""
+    aligned = align(frame, [arm, reference], options.missing)
+    if not len(aligned.values) or metric is None:
+        return Difference(aligned.reason, metric)
+    ours, other = aligned.values.T
+    found = compare_pairs(ours, other, ratio if aligned.by_split else 0.0, rope_of(metric, other, options))
+    if aligned.reason:
+        no = NotTestable(aligned.reason)
+        found = PairComparison(replace(found.difference, interval=no), no, no, no, no)
+    return Difference(found, metric)
+
+
+def adjusted(family: Sequence[Difference]) -> list[Difference]:
+    """Returns the differences with p values adjusted by Holm for the family that they are."""
+    p_values = holm([one.p for one in family])
+    return [replace(one, adjusted=p) for one, p in zip(family, p_values, strict=True)]
+
+
+def counted(found: Iterable[Difference], noun: str = "comparison") -> str:
+    """Returns "12 comparisons": how many could be tested."""
+    tests = sum(one.p is not None for one in found)
+    return f"{tests} {noun}{'' if tests == 1 else 's'}"
 
 
 def paired(
@@ -50,31 +137,20 @@ def paired(
     layout = lay_out(plan, ablation)
     if len(layout.points) < 2 or len(layout.points[0]) != 1:
         return None
-    options, metrics = report_options(plan), metrics_of(frame)
-    rows, compared = [], []
+    (key, first), *_ = layout.points[0].items()
+    heads, references = [], {}
     for dataset, layer, point in _comparisons(layout):
         arm, reference = layout.arm(dataset, layer, point), layout.arm(dataset, layer, layout.points[0])
         if arm and reference and arm != reference:  # the same where the setting does not apply
-            found = compare_arms(frame, arm, reference, options, metrics.get(dataset), ratios.get(dataset))
-            head = [Cell(dataset), Cell(layer), Cell(value_text(next(iter(point.values()))))]
-            rows.append((head, arm, metrics.get(dataset)))
-            compared.append(found)
-    adjusted = holm([None if isinstance(found, str) else _p(found) for found in compared])
-    cells = [
-        [*head, *_cells(found, metric, arm, p)]
-        for (head, arm, metric), found, p in zip(rows, compared, adjusted, strict=True)
-    ]
-    (key, first), *_ = layout.points[0].items()
-    caption = f"{layout.title}: paired difference to {setting(key)} {value_text(first)}. {EXPLAINED} "
-    power = {
-        name: visible_text(
-            [one for one, row in zip(compared, rows, strict=True) if row[0][0].text == name],
-            metrics.get(name),
-            sum(p is not None for p in adjusted),
-        )
-        for name in layout.datasets
-    }
-    caption += " ".join([*_equivalent(layout.datasets, metrics, options, power), missing_text(options)])
+            references[arm] = reference
+            heads.append(([Cell(dataset), Cell(layer), Cell(value_text(point[key]))], arm))
+    found = compare_family(plan, frame, references, ratios)
+    cells = [[*head, *_cells(found[arm], arm)] for head, arm in heads]
+    options = report_options(plan)
+    caption = CAPTION.format(
+        title=layout.title, first=f"{setting(key)} {value_text(first)}", tests=counted(found.values()),
+        equivalent=_equivalent(layout.datasets, metrics_of(frame), options), missing=missing_text(options),
+    )  # fmt: skip
     notes = unequal_treatment(plan, ablation) + chosen_by_test(plan, [cell["arm"] for cell in layout.cells])
     columns = ["data set", "layer", setting(key), *COLUMNS]
     if not any(row[-1].text for row in cells):  # all were tested: no reasons
@@ -88,26 +164,6 @@ def _comparisons(layout: Layout) -> list[tuple[str, str, Point]]:
     ]
 
 
-def compare_arms(
-    frame: "pandas.DataFrame",
-    arm: str,
-    reference: str,
-    options: "Report",
-    metric: Metric | None,
-    ratio: float | None,
-) -> PairComparison | str:
-    """Compares two arms; with units that lack a partner the tests give way to the reason, without any unit all does."""
-    aligned = align(frame, [arm, reference], options.missing)
-    if not len(aligned.values) or metric is None:
-        return aligned.reason
-    ours, other = aligned.values.T
-    found = compare_pairs(ours, other, ratio if aligned.by_split else 0.0, rope_of(metric, other, options))
-    if not aligned.reason:
-        return found
-    no = NotTestable(aligned.reason)
-    return PairComparison(replace(found.difference, interval=no), no, no, no, no)
-
-
 def rope_of(metric: Metric, reference: "NDArray", options: "Report") -> float:
     """Returns half the width of the region of practical equivalence, in raw units.
 
@@ -119,31 +175,37 @@ def rope_of(metric: Metric, reference: "NDArray", options: "Report") -> float:
     return RELATIVE_ROPE if metric.in_percent else RELATIVE_ROPE * abs(float(reference.mean()))
 
 
-def _p(found: PairComparison) -> float | None:
-    return None if isinstance(found.corrected_t, NotTestable) else found.corrected_t.p
-
-
-def _cells(found: PairComparison | str, metric: Metric | None, arm: str, adjusted: float | None) -> list[Cell]:
+def _cells(one: Difference, arm: str) -> list[Cell]:
+    found, metric, t = one.found, one.metric, one.t
     if isinstance(found, str) or metric is None:
         return [Cell("no pairs", arm=arm), *[Cell("–")] * (len(COLUMNS) - 2), Cell(str(found))]
-    difference, t = found.difference, found.corrected_t
     outcomes = {
-        "spread": difference.std, "interval and p": t, "bootstrap interval": difference.interval,
+        "spread": found.difference.std, "interval and p": t, "bootstrap interval": found.difference.interval,
         "Wilcoxon": found.wilcoxon, "P": found.posterior, "g": found.effect,
     }  # fmt: skip
-    tested = not isinstance(t, NotTestable)
+    bootstrap = found.difference.interval
     texts = [
-        metric.interval(t.interval, signed=True) if tested else UNTESTED,
-        f"±{metric.text(t.visible())}" if tested else UNTESTED,
-        metric.interval(difference.interval, signed=True) if isinstance(difference.interval, Interval) else UNTESTED,
-        p_text(t.p) if tested else UNTESTED,
-        UNTESTED if adjusted is None else p_text(adjusted),
+        *t_texts(one),
+        metric.interval(bootstrap, signed=True) if isinstance(bootstrap, Interval) else UNTESTED,
+        *p_texts(one),
         UNTESTED if isinstance(found.wilcoxon, NotTestable) else p_text(found.wilcoxon.p),
         *_probabilities(found, metric),
         UNTESTED if isinstance(found.effect, NotTestable) else f"{found.effect:+.2f}".replace("-", "−"),
         _reasons({name: what.reason for name, what in outcomes.items() if isinstance(what, NotTestable)}),
     ]
     return [difference_cell(found, metric, arm), *map(Cell, texts)]
+
+
+def t_texts(one: Difference) -> list[str]:
+    """Returns the interval and its half width."""
+    if one.p is None:
+        return [UNTESTED] * 2
+    return [one.metric.interval(one.t.interval, signed=True), f"±{one.metric.text(one.t.needed())}"]
+
+
+def p_texts(one: Difference) -> list[str]:
+    """Returns p by itself and adjusted."""
+    return [UNTESTED if p is None else p_text(p) for p in (one.p, one.adjusted)]
 
 
 def difference_cell(found: PairComparison, metric: Metric, arm: str) -> Cell:
@@ -169,40 +231,20 @@ def _reasons(reasons: dict[str, str]) -> str:
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in named.items())
 
 
-def visible_text(found: Sequence[PairComparison | str], metric: Metric | None, family: int) -> str:
-    """Returns how wide the intervals of some comparisons are, and what cannot be seen with them; "" if none was tested.
-
-    Args:
-        found: The comparisons.
-        metric: Their metric.
-        family: How many tests Holm's adjustment is over.
-    """
-    tests = [one.corrected_t for one in found if not isinstance(one, str)]
-    tests = [test for test in tests if not isinstance(test, NotTestable)]
-    if not tests or metric is None:
-        return ""
-    single, adjusted = (span([test.visible(size) for test in tests], metric) for size in (1, family))
-    text = f"the intervals reach {single} to either side, so that a smaller difference cannot be seen"
-    return text + (f" ({adjusted} for the smallest p of {family} under Holm)" if family > 1 else "")
-
-
-def span(values: list[float], metric: Metric) -> str:
-    """Returns "3.1 to 14.0", or one number if all are written alike."""
-    low, high = (metric.text(value) for value in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
-def _equivalent(datasets: list[str], metrics: dict[str, Metric], options: "Report", power: dict[str, str]) -> list[str]:
-    lines = []
+def _equivalent(datasets: list[str], metrics: dict[str, Metric], options: "Report") -> str:
+    """Returns "accuracy in %: higher is better, equivalent up to 1", data sets named where metrics differ."""
+    names: dict[Metric, list[str]] = {}
     for name in datasets:
         if name in metrics:
-            metric = metrics[name]
-            width = f"{RELATIVE_ROPE:.0%} of the mean of the reference"
-            if metric.name in options.rope or metric.in_percent:
-                width = f"{options.rope.get(metric.name, RELATIVE_ROPE * metric.factor):g}"
-            seen = f"; {power[name]}" if power[name] else ""
-            lines.append(f"{name}: {metric.title}, {metric.better}; equivalent up to {width}{seen}.")
-    return lines
+            names.setdefault(metrics[name], []).append(name)
+    lines = []
+    for metric, here in names.items():
+        width = f"{RELATIVE_ROPE:.0%} of the mean of the reference"
+        if metric.name in options.rope or metric.in_percent:
+            width = f"{options.rope.get(metric.name, RELATIVE_ROPE * metric.factor):g}"
+        where = f" ({listing(here, 12)})" if len(names) > 1 else ""
+        lines.append(f"{metric.title}{where}: {metric.better}, equivalent up to {width}")
+    return "; ".join(lines) or "no metric is known"
 
 
 def missing_text(options: "Report") -> str:

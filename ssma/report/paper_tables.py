@@ -45,13 +45,15 @@ Letters = dict[tuple[str, ...], str]
 class Beside:
     """One table of the paper, and what stands beside its entries.
 
-    ``cells`` maps entries to arms; ``own`` are the entries whose arm stands in no earlier table.
+    ``cells`` maps entries to arms; ``own`` are the entries whose arm stands in no earlier table; ``ratios`` has n_test
+    / n_train of each data set's splits.
     """
 
     source: paper.PaperTable
     cells: dict[paper.Result, Match]
     own: set[paper.Result]
     units: Units
+    ratios: dict[str, float | None]
     gains: dict[paper.Improvement, Gain | None] = field(default_factory=dict)
 
     @property
@@ -73,7 +75,7 @@ class Beside:
         if any(value is None for value in values) or not alike(*arms):
             return None
         direction = self.units.summary.loc[arms[1]["id"], "direction"]
-        return pair_of(ours.dataset, ours.layer, direction, *values)
+        return pair_of(ours.dataset, ours.layer, direction, *values, self.ratios.get(arms[1]["dataset"]))
 
     def pairs(self, line: paper.Improvement) -> list[Pair]:
         """Returns the pairs behind an improvement value that can be compared; of one data set, on the same units."""
@@ -89,7 +91,7 @@ class Beside:
         return self.gains[line]
 
 
-def beside(plan: dict[str, Any], units: Units) -> dict[str, Beside]:
+def beside(plan: dict[str, Any], units: Units, ratios: dict[str, float | None]) -> dict[str, Beside]:
     """Returns every table of the paper by name, with the arms of the plan for its entries."""
     arms, n = candidates(plan), dict(units.summary["n"])
     tables, seen = {}, set()
@@ -97,7 +99,7 @@ def beside(plan: dict[str, Any], units: Units) -> dict[str, Beside]:
         own = {entry for entry in paper.results(source.name) if _kind(entry) not in seen}
         seen |= {_kind(entry) for entry in own}
         found = {entry: match(entry, arms, plan, n) for entry in paper.results(source.name) if entry.dataset}
-        tables[source.name] = Beside(source, {entry: one for entry, one in found.items() if one}, own, units)
+        tables[source.name] = Beside(source, {entry: one for entry, one in found.items() if one}, own, units, ratios)
     return tables
 
 
@@ -173,8 +175,8 @@ def improvement_table(table: Beside) -> Table | None:
         "mean over layers (with positional encodings: over data sets) of the relative gain (SSMA - baseline) / "
         "baseline, for errors (baseline - SSMA) / baseline. Recomputed: from the printed entries. Compared: where both "
         "arms have all their fits, on the same splits, with the same network and training; the paper's entries for "
-        "these alone stand beside ours. Ours [95% interval]: BCa bootstrap over paired splits (seeds where there is "
-        "one split), 9,999 resamples."
+        "these alone stand beside ours. Ours [95% interval, not adjusted]: corrected resampled t, paired by split (by "
+        "seed where there is one split)."
     )
     columns = [
         "row",

@@ -22,7 +22,7 @@ HALF_PAGE, LEVEL = 3.5, 0.2
 SHORT_LABEL = 14
 """Characters; a diagram with longer labels takes the whole width of a page."""
 TREATED = {
-    "not_testable": "A block with a fit that is not ok is not ranked, and then nothing is tested.",
+    "not_testable": "A place with a fit that is not ok is not ranked, and then nothing is tested.",
     "drop": "Means are over the splits and seeds at which the fits of all arms are ok (report.missing: drop).",
     "worst": "A failed fit counts as the worst test metric of the data set (report.missing: worst).",
 }
@@ -30,27 +30,27 @@ TREATED = {
 
 @dataclass(frozen=True)
 class Ranking:
-    """The points of an ablation over its blocks; a block is a data set and layer that has all of them."""
+    """The points of an ablation over its places; a place is a data set and layer, here one that has all of them."""
 
     layout: Layout
     points: list[Point]
-    blocks: list[tuple[str, str]]
+    places: list[tuple[str, str]]
     left_out: list[tuple[str, str]]
     missing: str
     found: RankComparison
 
 
 def rank(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Ranking | None:
-    """Ranks the points of an ablation by their mean test metrics; None for under three points or two whole blocks.
+    """Ranks the points of an ablation by their mean test metrics; None for under three points or two whole places.
 
-    A point whose arms are another point's, since a setting does not apply to them, is ranked once. Where some block
+    A point whose arms are another point's, since a setting does not apply to them, is ranked once. Where some place
     lacks fits (see `align`), those that are whole are ranked, and not tested.
     """
     layout, metrics = lay_out(plan, ablation), metrics_of(frame)
     points, missing = _different(layout), report_options(plan).missing
     if len(points) < 3:
         return None
-    blocks, left_out, scores = [], [], []
+    places, left_out, scores = [], [], []
     for dataset in layout.datasets:
         for layer in layout.layers:
             arms = [layout.arm(dataset, layer, point) for point in points]
@@ -60,52 +60,55 @@ def rank(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Rank
             if aligned.reason or dataset not in metrics:
                 left_out.append((dataset, layer))
                 continue
-            blocks.append((dataset, layer))
+            places.append((dataset, layer))
             scores.append(aligned.values.mean(axis=0) * (1 if metrics[dataset].direction == "maximize" else -1))
-    if len(blocks) < 2:
+    if len(places) < 2:
         return None
     found = compare_ranks(scores)
     if left_out and missing != "drop":
-        no = NotTestable(f"{len(left_out)} of {len(blocks) + len(left_out)} blocks lack fits")
-        found = RankComparison(found.blocks, found.average, no, no)
-    return Ranking(layout, points, blocks, left_out, missing, found)
+        no = NotTestable(f"{len(left_out)} of {len(places) + len(left_out)} places lack fits")
+        found = RankComparison(found.places, found.average, no, no)
+    return Ranking(layout, points, places, left_out, missing, found)
 
 
 def _different(layout: Layout) -> list[Point]:
     """Returns the points without those whose arms are another point's too, since a setting does not apply to them."""
-    blocks = [(dataset, layer) for dataset in layout.datasets for layer in layout.layers]
+    places = [(dataset, layer) for dataset in layout.datasets for layer in layout.layers]
     different: dict[tuple[str | None, ...], Point] = {}
     for point in layout.points:
-        different.setdefault(tuple(layout.arm(*block, point) for block in blocks), point)
+        different.setdefault(tuple(layout.arm(*place, point) for place in places), point)
     return list(different.values())
 
 
 def ranks_table(ablation: str, ranking: Ranking) -> Table:
     """Returns the points from the best average rank to the worst, each with Nemenyi's p against the best."""
     found, points = ranking.found, ranking.points
-    order = sorted(range(len(points)), key=lambda place: found.average[place])
+    order = sorted(range(len(points)), key=lambda number: found.average[number])
     rows = []
-    for place in order:
+    for number in order:
         if isinstance(found.nemenyi, NotTestable):
             p = "not testable"
         else:
-            p = "–" if place == order[0] else p_text(float(found.nemenyi.p[place, order[0]]))
-        head = [Cell(value_text(value)) for value in points[place].values()]
-        rows.append([*head, Cell(f"{found.average[place]:.2f}"), Cell(str(found.blocks)), Cell(p)])
-    columns = [*map(setting, points[0]), "average rank (1 is best)", "blocks", "p against the best (Nemenyi)"]
+            p = "–" if number == order[0] else p_text(float(found.nemenyi.p[number, order[0]]))
+        head = [Cell(value_text(value)) for value in points[number].values()]
+        rows.append([*head, Cell(f"{found.average[number]:.2f}"), Cell(str(found.places)), Cell(p)])
+    columns = [*map(setting, points[0]), "average rank (1 is best)", "places", "p against the best (Nemenyi)"]
     return Table(f"{ablation}-ranks", _caption(ranking), columns, rows, _notes(ranking))
 
 
 def _caption(ranking: Ranking) -> str:
-    blocks = ranking.blocks
-    datasets = len({dataset for dataset, _ in blocks})
-    count = "1 data set" if datasets == 1 else f"{datasets} data sets"
+    places = ranking.places
     return (
-        f"{ranking.layout.title}: average ranks over {len(blocks)} blocks, each a data set and layer "
-        f"({listing((f'{dataset} {layer}' for dataset, layer in blocks), 12)}), ranked by mean test metric. "
-        f"{_friedman(ranking)} {_nemenyi(ranking)} Both take blocks as independent; these come from {count}, "
-        f"and layers of one data set are not (Demšar 2006). {TREATED[ranking.missing]}"
+        f"{ranking.layout.title}: average ranks over {len(places)} places (data set and layer: "
+        f"{listing((f'{dataset} {layer}' for dataset, layer in places), 12)}), ranked by mean test metric. "
+        f"{_friedman(ranking)} {_nemenyi(ranking)} {_dependent(ranking)} {TREATED[ranking.missing]}"
     )
+
+
+def _dependent(ranking: Ranking) -> str:
+    datasets = len({dataset for dataset, _ in ranking.places})
+    count = "1 data set" if datasets == 1 else f"{datasets} data sets"
+    return f"The places are of {count}; layers of one data set are not independent, as the test takes them."
 
 
 def _friedman(ranking: Ranking) -> str:
@@ -177,7 +180,7 @@ def _scale(ax: "Axes", count: int, difference: float) -> None:
 def diagram_caption(ranking: Ranking) -> str:
     """Returns what the diagram shows, in words."""
     return (
-        f"{ranking.layout.title}: average ranks over {ranking.found.blocks} blocks, 1 is best. The bar above the axis "
-        "is the critical difference (CD) of Nemenyi's test at 5%; a bar below it joins those that the test does not "
-        "tell apart, which does not make them equal (Demšar 2006)."
+        f"{ranking.layout.title}: average ranks over {ranking.found.places} places (data set and layer), 1 is best. "
+        "The bar above the axis is the critical difference (CD) of Nemenyi's test at 5%; a bar below it joins those "
+        f"that the test does not tell apart, which does not make them equal. {_dependent(ranking)}"
     )

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ssma.report import latex
 from ssma.study.ids import slug
@@ -15,7 +15,8 @@ class Cell:
     """One entry; ``arm`` is the id of the arm it came from, ``numbers`` are its mean, deviation and number of fits.
 
     A number that rests on several arms has a ``link`` instead: the id of the table on the page that names them.
-    ``interval`` are the ends of the 95% interval of the mean, in full; ``detail`` is shown below the text on the page.
+    ``interval`` are the ends of the 95% interval of the mean, in full; ``detail`` is shown below the text on the page;
+    ``full`` stands in the CSV, which has no footnotes, in place of a text that points to one.
     """
 
     text: str
@@ -25,13 +26,15 @@ class Cell:
     link: str | None = None
     interval: tuple[float, float] | None = None
     detail: str = ""
+    full: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
     """Rows of cells under columns, a caption above, notes (warnings) and footnotes below.
 
-    ``grouped`` draws a line wherever the first column changes. In a table of ``sentences`` cells wrap on the page.
+    ``grouped`` draws a line wherever the first column changes. In a table of ``sentences`` cells wrap on the page. Of
+    rows and footnotes LaTeX has the first ``printed`` ones, by default all.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Table:
     grouped: bool = False
     footnotes: list[str] = field(default_factory=list)
     sentences: bool = False
+    printed: tuple[int | None, int | None] = (None, None)
 
     def starts_group(self, row: int) -> bool:
         """Says whether a line belongs above this row."""
@@ -67,7 +71,7 @@ class Table:
             line: list[str | float | None] = []
             for cell, beside in zip(row, parts, strict=True):
                 known = dict(zip(NUMBERS, (*(cell.numbers or ()), *(cell.interval or ())), strict=False))
-                line += [cell.text, *(known.get(part) for part in beside)]
+                line += [cell.full or cell.text, *(known.get(part) for part in beside)]
             lines.append(line)
         buffer = io.StringIO()
         csv.writer(buffer, lineterminator="\n").writerows([header, *lines])
@@ -80,7 +84,8 @@ class Table:
 
     def latex(self) -> str:
         """Returns a table that compiles as it is; a comment on top names the packages that it needs."""
-        return latex.write(self)
+        rows, footnotes = self.printed
+        return latex.write(replace(self, rows=self.rows[:rows], footnotes=self.footnotes[:footnotes]))
 
 
 def table_id(name: str) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.checks import chosen_by_test, unequal_effort, unequal_treatment
 from ssma.report.floor import Floor, floor_marked, floor_notes
-from ssma.report.labels import Metric, acting, metrics_of, setting, value_text
+from ssma.report.labels import Metric, acting, listing, metrics_of, setting, value_text
 from ssma.report.layout import headings, lay_out
 from ssma.report.sanity import constant_notes, constants, marked, sanity_rows
 from ssma.report.statistics import describe_arm, summarise
@@ -118,15 +118,15 @@ def _better(metric: Metric) -> str:
 
 
 def spread_over(plan: dict[str, Any], cells: list[dict], datasets: list[str], metrics: dict[str, Metric]) -> str:
-    """Says per data set what the spread is over, as planned."""
+    """Says what the spread is over, as planned, and names the data sets where it is."""
     arms = {arm["id"]: arm for arm in plan["arms"]}
-    lines = []
+    lines: dict[str, list[str]] = {}
     for dataset in datasets:
         used = [arms[cell["arm"]] for cell in cells if cell["dataset"] == dataset]
         kinds = sorted({_spread_words(len(arm["splits"]), arm["repeats"]) for arm in used})
         better = f"{_better(metrics[dataset])}, " if dataset in metrics else ""
-        lines.append(f"{dataset}: {better}± over {' or '.join(kinds)}.")
-    return " ".join(lines)
+        lines.setdefault(f"{better}± over {' or '.join(kinds)}", []).append(dataset)
+    return " ".join(f"{listing(names, 12)}: {line}." for line, names in lines.items())
 
 
 def _spread_words(splits: int, repeats: int) -> str:

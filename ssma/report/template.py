@@ -88,12 +88,17 @@ PAGE = (
 <a href="#beside-the-paper">Beside the paper</a> <a href="#claims">Claims</a>
 {% if theory %}<a href="#theory">Theory</a> {% endif %}
 <a href="#all-arms">All arms</a> <a href="#data">Data</a> <a href="#provenance">Provenance</a></nav>
+{% for section in sections if section.words %}
+<p><a href="#{{ section.name }}">{{ section.title }}</a>: {{ section.words.summary }}</p>
+{% endfor %}
 {% if warnings %}
 <div class="warnings"><p><b>Read this first</b></p>
 <ul>{% for warning in warnings %}<li>{{ warning }}</li>{% endfor %}</ul></div>
 {% endif %}
 {% for section in sections %}
 <h2 id="{{ section.name }}">{{ section.title }}</h2>
+{% if section.words %}<p><b>{{ section.words.summary }}</b></p>{% endif %}
+
 {% for figure in section.figures %}
 <figure>{{ figure.svg | safe }}
 <figcaption>{{ figure.caption }}
@@ -103,7 +108,8 @@ PAGE = (
 {% if section.words %}
 {% for sentence in section.words.overall %}<p>{{ sentence }}</p>{% endfor %}
 {% if section.words.details %}
-<details{% if section.words.details | length <= 12 %} open{% endif %}><summary>Place by place</summary>
+<details{% if section.words.details | length <= 12 %} open{% endif %}><summary>Place by place:
+difference [95% interval, not adjusted], p adjusted by Holm</summary>
 <ul>{% for sentence in section.words.details %}<li>{{ sentence }}</li>{% endfor %}</ul></details>
 {% endif %}
 {% endif %}

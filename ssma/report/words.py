@@ -1,21 +1,19 @@
 """What an ablation found, in sentences with numbers. They say what the records hold, and what they cannot say."""
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.align import align, report_options
 from ssma.report.axes import axis_table
 from ssma.report.encoding import is_numeric
-from ssma.report.floor import MARK, Floor
-from ssma.report.labels import Metric, listing, metrics_of, p_text, point_text, setting, value_text
+from ssma.report.floor import MARK, Floor, below_text
+from ssma.report.labels import Metric, listing, metrics_of, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
-from ssma.report.paired import span
+from ssma.report.paired import UNTESTED, Difference, compare_family, counted
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
-from ssma.statistics.outcome import ALPHA, NotTestable
-from ssma.statistics.pairs import CorrectedT, corrected_t, holm, paired_differences
-from ssma.study.ids import canonical_json
+from ssma.statistics.outcome import ALPHA
 from ssma.study.part import baseline_name, baselines
 
 if TYPE_CHECKING:
@@ -25,54 +23,22 @@ PICKED = (
     "The best and the worst setting of a place were picked by these very test numbers, so that their differences "
     "describe them; the p values count every comparison, not the picked ones alone."
 )
-TESTED = "paired by split and seed, corrected resampled t-test, p adjusted by Holm over"
+BEST_PICKED = "The best was picked by these test numbers."
+TESTED = (
+    "Differences are paired by split and seed and tested by the corrected resampled t-test; 95% intervals are not "
+    "adjusted, p is (Holm)."
+)
 MOST_NAMED = 4
-"""Settings of a place that are all compared in words; of more, the best and the worst are."""
+"""Settings of a place that are all named in words; of more, the best and the worst are."""
 
 
 @dataclass(frozen=True)
 class Words:
-    """Sentences over all data sets and layers, and one per data set and layer."""
+    """The result in short, sentences over all places (data set and layer), and one or more per place."""
 
+    summary: str
     overall: list[str]
     details: list[str]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A paired difference of two arms in raw units, p adjusted for its family; no mean where there are no pairs."""
-
-    mean: float | None
-    test: CorrectedT | NotTestable
-    metric: Metric
-    adjusted: float | None = None
-
-    @property
-    def side(self) -> str:
-        """The side of the mean: ``better``, ``equal`` or ``worse``; ``not testable`` without a test."""
-        if self.mean is None or isinstance(self.test, NotTestable):
-            return "not testable"
-        if self.mean == 0:
-            return "equal"
-        return "better" if (self.mean > 0) == (self.metric.direction == "maximize") else "worse"
-
-    @property
-    def holds(self) -> bool:
-        """Says whether it is a difference at an adjusted p under 0.05."""
-        return self.adjusted is not None and self.adjusted < ALPHA
-
-    @property
-    def text(self) -> str:
-        """Returns "+2.1 [−0.4, +4.6], p 0.431 (Holm), not told apart"."""
-        if self.mean is None:
-            return str(self.test)
-        shown = self.metric.text(self.mean, signed=True)
-        if isinstance(self.test, NotTestable) or self.adjusted is None:
-            return f"{shown} ({self.test})"
-        told = self.side if self.holds else "not told apart"
-        return (
-            f"{shown} {self.metric.interval(self.test.interval, signed=True)}, p {p_text(self.adjusted)} (Holm), {told}"
-        )
 
 
 class _Reader:
@@ -81,28 +47,50 @@ class _Reader:
     def __init__(
         self, plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame", ratios: dict[str, float | None]
     ) -> None:
-        self.frame, self.ratios = frame, ratios
+        self.plan, self.frame, self.ratios = plan, frame, ratios
         self.layout: Layout = lay_out(plan, ablation)
         self.axes = plan["ablations"][ablation]["axes"]
         self.known = baselines(plan, ablation)
         self.summary, self.metrics = summarise(frame), metrics_of(frame)
-        self.missing = report_options(plan).missing
         self.against = self._family(lambda arm, first: self.known.get(arm))
         self.steps = self._family(lambda arm, first: first if arm != first else None) if self._stepped() else {}
+        self.names = " or ".join(sorted({baseline_name(layer) for layer in self.layout.layers}))
+        self.where = {
+            arm: (f"{dataset} {layer}", point_text(point))
+            for dataset, layer in self.places()
+            for arm, point in self.arms(dataset, layer).items()
+        }
 
     def _stepped(self) -> bool:
         return len(self.axes) == 1 and "aggregator" not in self.axes
 
     def _family(self, reference: Callable[[str, str], str | None]) -> dict[str, Difference]:
-        """Returns the differences of arms with results to their references, adjusted over all places."""
-        found = {}
+        """Compares arms with results with their references, adjusted over all places."""
+        references = {}
         for dataset, layer in self.places():
             arms = self.arms(dataset, layer)
             for arm in arms:
                 other = reference(arm, next(iter(arms)))
                 if other and self.summary.loc[arm, "n"]:
-                    found[arm] = self.difference(arm, other, dataset)
-        return dict(zip(found, adjusted(list(found.values())), strict=True))
+                    references[arm] = other
+        return self.family(references)
+
+    def family(self, references: dict[str, str]) -> dict[str, Difference]:
+        return compare_family(self.plan, self.frame, references, self.ratios)
+
+    @property
+    def compared(self) -> tuple[dict[str, Difference], str]:
+        """The differences to the baseline, else to the first value of the axis, and what they are to; "" if none."""
+        if self.against:
+            return self.against, self.names
+        return self.steps, point_text(self.layout.points[0]) if self.steps else ""
+
+    @property
+    def picked(self) -> bool:
+        """Says whether some place has more comparisons than words name."""
+        families = (self.against, self.steps)
+        counts = (Counter(self.where[arm][0] for arm in found) for found in families)
+        return any(count > MOST_NAMED for counted in counts for count in counted.values())
 
     def places(self) -> list[tuple[str, str]]:
         """Returns the data sets and layers of which the metric is known."""
@@ -126,21 +114,6 @@ class _Reader:
     def best(self, arms: list[str], metric: Metric) -> str:
         return (max if metric.direction == "maximize" else min)(arms, key=self.mean)
 
-    def difference(self, arm: str, reference: str, dataset: str) -> Difference:
-        aligned, metric = align(self.frame, [arm, reference], self.missing), self.metrics[dataset]
-        if not len(aligned.values):
-            return Difference(None, NotTestable(aligned.reason), metric)
-        differences = paired_differences(*aligned.values.T)
-        test: Any = NotTestable(aligned.reason) if aligned.reason else None
-        test = test or corrected_t(differences, self.ratios.get(dataset) if aligned.by_split else 0.0)
-        return Difference(float(differences.mean()), test, metric)
-
-
-def adjusted(found: list[Difference]) -> list[Difference]:
-    """Returns the differences with p values adjusted by Holm for the family that they are."""
-    p = holm([None if isinstance(one.test, NotTestable) else one.test.p for one in found])
-    return [replace(one, adjusted=value) for one, value in zip(found, p, strict=True)]
-
 
 def words(
     plan: dict[str, Any],
@@ -150,8 +123,8 @@ def words(
     found: dict[str, Floor] | None = None,
 ) -> Words:
     """Returns what the records say of an ablation: every setting against the baseline in numbers of places, with what
-    holds after Holm and what cannot be seen; the best setting of each data set and layer, how values compare pair by
-    pair, and the course along an axis.
+    holds after Holm and how large a difference has to be for that; the best setting of each data set and layer, how
+    values compare pair by pair, and the course along an axis.
 
     Args:
         plan: The plan.
@@ -161,7 +134,7 @@ def words(
         found: The arms against predictors that look at no graph, as `floors` returns it.
     """
     reader = _Reader(plan, ablation, frame, ratios)
-    details, not_run, pairs = [], [], {}
+    details, not_run = [], []
     for dataset in reader.layout.datasets:
         for layer in reader.layout.layers:
             arms, metric = reader.arms(dataset, layer), reader.metrics.get(dataset)
@@ -172,15 +145,16 @@ def words(
                 not_run.append(f"{dataset} {layer}")
                 continue
             details.append(_place(reader, dataset, layer, arms, run, metric))
-            _collect_pairs(reader, dataset, layer, pairs)
-    overall = [*_against_baseline(reader), *_pairwise(pairs, reader), *_power(reader), *_floor(found or {})]
-    if details and len(reader.layout.points) > 2:
-        overall.append(PICKED)
+    if not details:
+        return Words("Not run: nothing of this ablation.", [], [])
+    overall = [*_tests(reader), *_pairwise(reader)]
+    if len(reader.layout.points) > 2:
+        overall.append(PICKED if reader.picked else BEST_PICKED)
     table = axis_table(plan, ablation, frame, ratios)
     details += _courses(table, reader) if table else []
     if not_run:
-        overall.append(f"Not run: {listing(not_run, 12)}." if details else "Not run: nothing of this ablation.")
-    return Words(overall, details)
+        overall.append(f"Not run: {listing(not_run, 12)}.")
+    return Words(_summary(reader, found or {}), overall, details)
 
 
 def _place(reader: _Reader, dataset: str, layer: str, arms: dict[str, Point], run: list[str], metric: Metric) -> str:
@@ -219,99 +193,110 @@ def _compared(
     )
 
 
-def _against_baseline(reader: _Reader) -> list[str]:
-    """Returns a sentence that says how settings were compared with the baseline, and one of each setting."""
+def _summary(reader: _Reader, floors: dict[str, Floor]) -> str:
+    """Returns the result in short: what holds after Holm, what the means alone say, and who is above the floor."""
+    found, reference = reader.compared
+    if not reference:
+        sentences = [f"No {reader.names} arm with the same network and training is in the study."]
+    else:
+        sentences = [_held(reader, found, reference), _means(reader, found)]
+    if floors:
+        sentences.append(f"{below_text(floors)} ({MARK}).")
+    return " ".join(sentences)
+
+
+def _held(reader: _Reader, found: dict[str, Difference], reference: str) -> str:
+    """Returns "Differences from sum that hold after Holm: none of 12, over 6 places (data set and layer), ..."."""
+    tested = {arm: one for arm, one in found.items() if one.p is not None}
+    if not tested:
+        return f"No difference from {reference} could be tested."
+    sizes = sorted({one.found.difference.n for one in tested.values()})
+    places = len({reader.where[arm][0] for arm in tested})
+    held = [f"{reader.where[arm][1]} {one.side} on {reader.where[arm][0]}" for arm, one in tested.items() if one.holds]
+    text = f"Differences from {reference} that hold after Holm: {len(held) or 'none'} of {len(tested)}, "
+    text += f"over {places} place{'' if places == 1 else 's'} (data set and layer), "
+    text += f"{sizes[0] if len(sizes) == 1 else f'{sizes[0]} to {sizes[-1]}'} pairs each"
+    return f"{text}: {listing(held)}." if held else f"{text}."
+
+
+def _means(reader: _Reader, found: dict[str, Difference]) -> str:
     groups: dict[str, list[Difference]] = {}
-    for dataset, layer in reader.places():
-        for arm, point in reader.arms(dataset, layer).items():
-            if arm in reader.against:
-                groups.setdefault(point_text(point), []).append(reader.against[arm])
+    for arm, one in found.items():
+        groups.setdefault(reader.where[arm][1], []).append(one)
+    if len(groups) > MOST_NAMED:
+        return f"By the means alone the {len(groups)} settings are {_sides(list(found.values()), 'comparison')}."
+    return f"By the means alone: {'; '.join(f'{name} {_sides(ones)}' for name, ones in groups.items())}."
+
+
+def _sides(found: list[Difference], noun: str = "place") -> str:
+    """Returns "better at 2, worse at 4 of 6 places"."""
+    sides = [one.side for one in found]
+    text = f"better at {sides.count('better')}, worse at {sides.count('worse')}"
+    rest = "".join(f", {side} at {sides.count(side)}" for side in ("equal", UNTESTED) if side in sides)
+    return f"{text}{rest} of {len(found)} {noun}{'' if len(found) == 1 else 's'}"
+
+
+def _tests(reader: _Reader) -> list[str]:
+    """Says how differences were tested, and how large an observed one has to be, per metric."""
+    found, _ = reader.compared
+    groups: dict[str, list[Difference]] = {}
+    for one in found.values():
+        if one.p is not None:
+            groups.setdefault(one.metric.title, []).append(one)
     if not groups:
         return []
-    names = " or ".join(sorted({baseline_name(layer) for layer in reader.layout.layers}))
-    tests = sum(one.adjusted is not None for one in reader.against.values())
-    start = f"Against {names} in the same network and training, over places (data set and layer; {TESTED} {tests}"
-    start += f" comparison{'' if tests == 1 else 's'}): "
-    return [start + ". ".join(f"{name} {_tally(found, 'place')}" for name, found in groups.items()) + "."]
+    family = sum(map(len, groups.values()))
+    sentences = [TESTED]
+    for title, ones in groups.items():
+        text = f"An observed mean difference ({title}, by place) needs to exceed {_span(ones, 1)} to reach "
+        text += f"p < {ALPHA} alone"
+        text += f", and {_span(ones, family)} to be the first to hold after Holm over {family}" if family > 1 else ""
+        sentences.append(f"{text}.")
+    return [" ".join(sentences)]
 
 
-def _tally(found: list[Difference], noun: str) -> str:
-    """Returns "by the mean alone better / equal / worse at 2 / 0 / 4 of 6 places; after Holm 0 better, 0 worse"."""
-    sides = [one.side for one in found]
-    held = [one.side for one in found if one.holds]
-    means = " / ".join(str(sides.count(side)) for side in ("better", "equal", "worse"))
-    of = f"{len(found)} {noun}{'' if len(found) == 1 else 's'}"
-    text = f"by the mean alone better / equal / worse at {means} of {of}; "
-    text += f"after Holm {held.count('better')} better, {held.count('worse')} worse"
-    untested = sides.count("not testable")
-    return text + (f", not testable at {untested}" if untested else "")
+def _span(found: list[Difference], family: int) -> str:
+    """Returns "3.1 to 14.0", or one number if all are written alike."""
+    needed = [one.t.needed(family) for one in found]
+    low, high = (found[0].metric.text(value) for value in (min(needed), max(needed)))
+    return low if low == high else f"{low} to {high}"
 
 
-def _power(reader: _Reader) -> list[str]:
-    """Says once per metric how far the intervals of all differences to the baseline reach."""
-    groups: dict[str, list[Difference]] = {}
-    for one in reader.against.values() or reader.steps.values():
-        if not isinstance(one.test, NotTestable):
-            groups.setdefault(one.metric.title, []).append(one)
+def _pairwise(reader: _Reader) -> list[str]:
+    """Returns a sentence for each value of each axis without a scale, against the first one, all else being the same.
+
+    The p values are adjusted over all pairs of an axis.
+    """
     sentences = []
-    for title, found in groups.items():
-        metric, reach = found[0].metric, [one.test.visible() for one in found]
-        sentences.append(
-            f"What can be seen: the 95% intervals of these differences reach {span(reach, metric)} "
-            f"({title}) to either side; a smaller difference cannot be seen."
-        )
-    return sentences
-
-
-def _floor(found: dict[str, Floor]) -> list[str]:
-    """Says how many arms were not shown to be better than a predictor that looks at no graph."""
-    below = [one.label for one in found.values() if not one.above]
-    if not found:
-        return []
-    named = f" ({MARK}): {listing(below, 12)}" if below else ""
-    return [
-        f"Not shown to be better than a predictor that looks at no graph, at p < {ALPHA} after Holm: "
-        f"{len(below)} of {len(found)} arms{named}."
-    ]
-
-
-Pairs = dict[tuple[str, str], list[tuple[str, Difference]]]
-
-
-def _collect_pairs(reader: _Reader, dataset: str, layer: str, pairs: Pairs) -> None:
-    """Compares the values of each axis that has no scale with its first one, all other settings being the same."""
     for key, values in reader.axes.items():
         if is_numeric(values) or key == "aggregator":
             continue
-        seen = set()
-        for point in reader.layout.points:
-            arm = reader.layout.arm(dataset, layer, point)
-            reference = reader.layout.arm(dataset, layer, point | {key: values[0]})
-            if arm and reference and arm != reference and arm not in seen:
-                seen.add(arm)
+        references: dict[str, str] = {}
+        groups: dict[str, dict[str, list[str]]] = {}
+        for dataset, layer in reader.places():
+            for point in reader.layout.points:
+                arm = reader.layout.arm(dataset, layer, point)
+                reference = reader.layout.arm(dataset, layer, point | {key: values[0]})
+                if not (arm and reference) or arm == reference or arm in references:
+                    continue
                 if reader.whole(arm) and reader.whole(reference):
-                    found = reader.difference(arm, reference, dataset)
-                    pairs.setdefault((key, canonical_json(point[key])), []).append((layer, found))
-
-
-def _pairwise(pairs: Pairs, reader: _Reader) -> list[str]:
-    """Returns a sentence for each value of an axis, p values adjusted over all pairs of the axis."""
-    sentences = []
-    for axis in dict.fromkeys(key for key, _ in pairs):
-        mine = {text: found for (key, text), found in pairs.items() if key == axis}
-        family = adjusted([one for found in mine.values() for _, one in found])
-        tests, remaining = sum(one.adjusted is not None for one in family), iter(family)
-        values = {canonical_json(value): value for value in reader.axes[axis]}
-        for text, found in mine.items():
-            here = [(layer, next(remaining)) for layer, _ in found]
-            by_layer = {layer: [one for name, one in here if name == layer] for layer, _ in here}
-            parts = [f"{layer}: {_tally(ones, 'pair')}" for layer, ones in by_layer.items()]
-            told = parts if len(parts) > 1 else [_tally([one for _, one in here], "pair")]
+                    references[arm] = reference
+                    groups.setdefault(value_text(point[key]), {}).setdefault(layer, []).append(arm)
+        found = reader.family(references)
+        for value, by_layer in groups.items():
+            told = [(layer, _tally([found[arm] for arm in arms])) for layer, arms in by_layer.items()]
+            parts = [f"{layer}: {text}" if len(told) > 1 else text for layer, text in told]
             sentences.append(
-                f"{setting(axis).capitalize()}, {value_text(values[text])} against {value_text(reader.axes[axis][0])}, "
-                f"pairs that differ in nothing else ({TESTED} {tests}): {', '.join(told)}."
+                f"{setting(key).capitalize()}, {value} against {value_text(values[0])}, pairs that differ in nothing "
+                f"else (Holm over {counted(found.values())}): {', '.join(parts)}."
             )
     return sentences
+
+
+def _tally(found: list[Difference]) -> str:
+    held = [one.side for one in found if one.holds]
+    after = f"after Holm {held.count('better')} better, {held.count('worse')} worse"
+    return f"by the mean alone {_sides(found, 'pair')}; {after}"
 
 
 def _courses(table: Table, reader: _Reader) -> list[str]:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,37 +40,33 @@ def describe(values: "ArrayLike") -> Description:
 
     sample = finite(values, "values", 1)
     std = float(sample.std(ddof=1)) if len(sample) > 1 else NotTestable("a single value has no spread")
-    return Description(len(sample), float(sample.mean()), std, bca_interval([sample], numpy.mean))
+    return Description(len(sample), float(sample.mean()), std, bca_interval(sample, numpy.mean))
 
 
-def bca_interval(
-    samples: "Sequence[ArrayLike]", statistic: "Callable[..., NDArray]", paired: bool = False
-) -> Interval | NotTestable:
+def bca_interval(sample: "ArrayLike", statistic: "Callable[..., NDArray]") -> Interval | NotTestable:
     """Returns the 95% bootstrap interval of a statistic, bias-corrected and accelerated (BCa).
 
     9,999 resamples with a fixed seed. Source: Efron, "Better Bootstrap Confidence Intervals", Journal of the American
-    Statistical Association 82 (1987). It takes the units of a sample as independent, and with few of them (under
-    about 20) it is too narrow.
+    Statistical Association 82 (1987). It takes the units as independent, and with few of them (under about 20) it
+    is too narrow.
 
     Args:
-        samples: Arrays ``[n]``, each with at least one finite value.
-        statistic: Takes as many arrays ``[..., n]`` and ``axis=-1``, returns ``[...]``.
-        paired: Whether all samples are resampled together, so that pairs stay pairs.
+        sample: ``[n]``, with at least one value, all finite.
+        statistic: Takes ``[..., n]`` and ``axis=-1``, returns ``[...]``.
 
     Raises:
-        ValueError: If a sample is empty, has a value that is not finite, or differs in length from its partner.
+        ValueError: If there is no value, or one is not finite.
     """
     from scipy.stats import DegenerateDataWarning, bootstrap
 
-    arrays = [finite(sample, f"samples[{place}]", 1) for place, sample in enumerate(samples)]
-    smallest = min(map(len, arrays))
-    if smallest < SMALLEST:
-        return NotTestable(f"{smallest} of the {SMALLEST} values that an interval needs")
+    values = finite(sample, "sample", 1)
+    if len(values) < SMALLEST:
+        return NotTestable(f"{len(values)} of the {SMALLEST} values that an interval needs")
     with warnings.catch_warnings():
         for category in (DegenerateDataWarning, RuntimeWarning):
             warnings.simplefilter("ignore", category)  # a degenerate sample gives NaN, which is reported below
         result = bootstrap(
-            arrays, statistic, paired=paired, vectorized=True, n_resamples=RESAMPLES, rng=SEED, method="BCa",
+            [values], statistic, vectorized=True, n_resamples=RESAMPLES, rng=SEED, method="BCa",
             confidence_level=1 - ALPHA,
         )  # fmt: skip
     low, high = map(float, result.confidence_interval)

@@ -23,11 +23,12 @@ class CorrectedT:
     p: float
     interval: Interval
 
-    def visible(self, family: int = 1) -> float:
-        """Returns the size from which on the mean would differ from 0 at the level, given this spread.
+    def needed(self, family: int = 1) -> float:
+        """Returns the size that the observed mean has to exceed to differ from 0 at the level, given this spread.
 
-        Of a single test it is the half width of its interval. Of the smallest p of a ``family`` of tests it is larger,
-        since Holm asks for the level divided by their number there.
+        Of a single test it is the half width of its interval. To be the smallest p of a ``family`` of tests and hold
+        after Holm it takes more: the level divided by their number. A true difference of that size is found in about
+        half of all studies.
         """
         from scipy import stats
 
@@ -125,7 +126,7 @@ def corrected_t(differences: "ArrayLike", test_train_ratio: float | None) -> Cor
     """
     from scipy import stats
 
-    found = _mean_and_error(differences, test_train_ratio)
+    found = mean_and_error(differences, test_train_ratio)
     if isinstance(found, NotTestable):
         return found
     mean, error, degrees = found
@@ -181,7 +182,7 @@ def posterior(differences: "ArrayLike", test_train_ratio: float | None, rope: fl
 
     if not (math.isfinite(rope) and rope >= 0):
         raise ValueError(f"rope: got {rope}, but half the width of a region is a number from 0 up")
-    found = _mean_and_error(differences, test_train_ratio)
+    found = mean_and_error(differences, test_train_ratio)
     if isinstance(found, NotTestable):
         return found
     mean, error, degrees = found
@@ -223,8 +224,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else float(next(adjusted)) for p in p_values]
 
 
-def _mean_and_error(differences: "ArrayLike", test_train_ratio: float | None) -> tuple[float, float, int] | NotTestable:
-    """Returns the mean, its standard error with overlapping training sets, and the degrees of freedom."""
+def mean_and_error(differences: "ArrayLike", test_train_ratio: float | None) -> tuple[float, float, int] | NotTestable:
+    """Returns the mean, its standard error with overlapping training sets, and the degrees of freedom.
+
+    Raises:
+        ValueError: If the ratio is negative or not finite.
+    """
     sample = finite(differences, "differences", 1)
     n = len(sample)
     if n < 2:

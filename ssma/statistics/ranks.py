@@ -30,37 +30,37 @@ class Nemenyi:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Arms over blocks; ``average`` ``[arms]`` are average ranks, 1 is best."""
+    """Arms over places; ``average`` ``[arms]`` are average ranks, 1 is best."""
 
-    blocks: int
+    places: int
     average: "NDArray"
     friedman: Friedman | NotTestable
     nemenyi: Nemenyi | NotTestable
 
 
 def compare_ranks(scores: "ArrayLike") -> RankComparison:
-    """Compares arms by their ranks within blocks, such as data sets.
+    """Compares arms by their ranks within places, such as data sets.
 
     Source: Demšar, "Statistical Comparisons of Classifiers over Multiple Data Sets", Journal of Machine Learning
     Research 7 (2006).
 
     Args:
-        scores: ``[blocks, arms]``, higher is better (turn errors around), at least two arms.
+        scores: ``[places, arms]``, higher is better (turn errors around), at least two arms.
 
     Raises:
         ValueError: If it has another shape or a value that is not finite.
     """
     table = finite(scores, "scores", 2)
-    blocks, arms = table.shape
+    places, arms = table.shape
     if arms < 2:
         raise ValueError(f"scores: got {arms} arm, but ranks need at least 2")
-    return RankComparison(blocks, average_ranks(table), friedman(table), nemenyi(table))
+    return RankComparison(places, average_ranks(table), friedman(table), nemenyi(table))
 
 
 def average_ranks(scores: "ArrayLike") -> "NDArray":
-    """Returns each arm's rank ``[arms]`` averaged over the blocks of ``scores`` ``[blocks, arms]``.
+    """Returns each arm's rank ``[arms]`` averaged over the places of ``scores`` ``[places, arms]``.
 
-    The highest score of a block has rank 1; equal ones share the mean of their ranks.
+    The highest score of a place has rank 1; equal ones share the mean of their ranks.
     """
     from scipy.stats import rankdata
 
@@ -68,30 +68,30 @@ def average_ranks(scores: "ArrayLike") -> "NDArray":
 
 
 def friedman(scores: "ArrayLike") -> Friedman | NotTestable:
-    """Tests whether all arms rank alike over the blocks of ``scores`` ``[blocks, arms]``, by chi squared.
+    """Tests whether all arms rank alike over the places of ``scores`` ``[places, arms]``, by chi squared.
 
-    The approximation is conservative for few blocks. Source: Friedman, Journal of the American Statistical Association
+    The approximation is conservative for few places. Source: Friedman, Journal of the American Statistical Association
     32 (1937).
     """
     from scipy.stats import chi2, friedmanchisquare
 
     table = finite(scores, "scores", 2)
-    blocks, arms = table.shape
+    places, arms = table.shape
     if arms < 3:
         return NotTestable(f"{arms} of the 3 arms that Friedman's test needs")
-    if chi2.sf(blocks * (arms - 1), arms - 1) >= ALPHA:
-        count = f"{blocks} block{'' if blocks == 1 else 's'}"
+    if chi2.sf(places * (arms - 1), arms - 1) >= ALPHA:
+        count = f"{places} place{'' if places == 1 else 's'}"
         return NotTestable(f"{count} of {arms} arms cannot reach p < {ALPHA}")
     if (table == table[:, :1]).all():
-        return NotTestable("all arms are equal in every block")
+        return NotTestable("all arms are equal in every place")
     found = friedmanchisquare(*table.T)
     return Friedman(float(found.statistic), arms - 1, float(found.pvalue))
 
 
 def nemenyi(scores: "ArrayLike") -> Nemenyi | NotTestable:
-    """Compares the average ranks of all pairs of arms over the blocks of ``scores`` ``[blocks, arms]``.
+    """Compares the average ranks of all pairs of arms over the places of ``scores`` ``[places, arms]``.
 
-    The critical difference is q sqrt(k (k + 1) / (6 N)) for k arms and N blocks, where q is the 95% quantile of the
+    The critical difference is q sqrt(k (k + 1) / (6 N)) for k arms and N places, where q is the 95% quantile of the
     studentised range of k means with infinite degrees of freedom, divided by sqrt(2). All pairs are one family, for
     which it corrects. Source: Nemenyi (1963), as in Demšar (2006), equation 5.
     """
@@ -99,10 +99,10 @@ def nemenyi(scores: "ArrayLike") -> Nemenyi | NotTestable:
     from scipy.stats import studentized_range
 
     table = finite(scores, "scores", 2)
-    blocks, arms = table.shape
+    places, arms = table.shape
     quantile = float(studentized_range.ppf(1 - ALPHA, arms, math.inf)) / math.sqrt(2)
-    difference = quantile * math.sqrt(arms * (arms + 1) / (6 * blocks))
+    difference = quantile * math.sqrt(arms * (arms + 1) / (6 * places))
     if difference > arms - 1:
-        count = f"{blocks} block{'' if blocks == 1 else 's'}"
+        count = f"{places} place{'' if places == 1 else 's'}"
         return NotTestable(f"{count} of {arms} arms: no average ranks can differ by {difference:.2f}")
     return Nemenyi(difference, posthoc_nemenyi_friedman(table).to_numpy())

@@ -21,7 +21,7 @@ def test_pairs_share_split_and_seed(frame):
 
 def test_by_default_a_gap_leaves_the_rest_untested(frame):
     found = align(frame, PAIR, "not_testable")
-    assert found.reason == "at 1 of 6 places (split and seed) a fit is not ok"
+    assert found.reason == "at 1 of 6 splits and seeds a fit is not ok"
     assert found.values.tolist() == align(frame, PAIR, "drop").values.tolist()
     assert align(frame, ["MUTAG-gcn-ssma-k2", "MUTAG-gcn-sum"], "not_testable").reason == ""
 
@@ -33,7 +33,7 @@ def test_the_worst_takes_the_place_of_a_failed_fit_only(frame):
     assert found.reason == ""
     # of k4 two fits diverged and four were not made
     assert align(frame, ["MUTAG-gcn-ssma-k4", "MUTAG-gcn-ssma-k2"], "worst").reason == (
-        "at 4 of 6 places (split and seed) a fit is not ok"
+        "at 4 of 6 splits and seeds a fit is not ok"
     )
 
 
@@ -49,7 +49,7 @@ def test_other_splits_do_not_pair(frame):
     other = frame.copy()
     other.loc[(other["arm"] == "MUTAG-gcn-sum") & (other["split"] == 2), "split_hash"] = "other"
     assert len(align(other, PAIR, "drop").values) == 2
-    assert align(other, PAIR, "not_testable").reason == "at 2 of 6 places (split and seed) a fit is not ok"
+    assert align(other, PAIR, "not_testable").reason == "at 2 of 6 splits and seeds a fit is not ok"
 
 
 def test_nothing_in_common(frame):

@@ -64,7 +64,7 @@ def test_gaps_and_categorical_axes(fabric, study):
 def test_the_policy_for_gaps_is_the_studys(fabric, missing, units):
     tests = [[0.60, 0.62, 0.64], [0.70, 0.70, "diverged"]]
     plan, frame = along(fabric, "MUTAG", tests, "ssma.kappa", [2, 3])
-    assert "at 1 of 3 places" in row_of(axis_table(plan, "along", frame, {}))["change over the axis"]
+    assert "at 1 of 3 splits and seeds" in row_of(axis_table(plan, "along", frame, {}))["change over the axis"]
     plan["config"]["report"] = {"missing": missing}
     row = row_of(axis_table(plan, "along", frame, {"MUTAG": 0.1}))
     # drop: 0.10 and 0.08; worst: the third unit gets 0.60 for its 0.64

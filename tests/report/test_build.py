@@ -27,6 +27,9 @@ def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
     for target in re.findall(r'href="#([^"]+)"', html):
         assert f'id="{target}"' in html
     assert "A study &amp; its &lt;tests&gt;" in html
+    result = html.index(": Differences from sum that hold after Holm: ")
+    assert result < html.index("Read this first")  # and again on top of its section
+    assert html.index('<h2 id="main">') < html.index("<p><b>Differences from sum that hold") < html.index("<figure>")
     for text in (
         "85.0 ± 5.0 (5/6)",
         "failed: no valid trial",
@@ -38,7 +41,7 @@ def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
     assert "other code than the installed one" in html and "node labels (one-hot)" in html and "not prepared" in html
     assert "evaluation.json" in html and "2026-01-01T12:00:00+00:00" in html
     assert "[−0.1248, −0.0752]" in (out / "tables" / "main-paired.md").read_text()
-    assert "at 1 of 6 places (split and seed) a fit is not ok" in html
+    assert "at 1 of 6 splits and seeds a fit is not ok" in html
     header, first = (out / "tables" / "main.csv").read_text().splitlines()[:2]
     assert "MUTAG (accuracy in % ↑): low" in header
     low, high = map(float, first.split(",")[6:8])

@@ -5,18 +5,18 @@ from ssma.report.figures import save
 from ssma.report.frame import collect, read_plan
 from ssma.report.ranking import diagram, rank, ranks_table
 
-BLOCKS = ("MUTAG-gcn", "MUTAG-gin", "ZINC-gcn")
+PLACES = ("MUTAG-gcn", "MUTAG-gin", "ZINC-gcn")
 BETTER = {"MUTAG": {"sum": 0.7, "mean": 0.8, "ssma": 0.9}, "ZINC": {"sum": 0.5, "mean": 0.4, "ssma": 0.3}}
 
 
 @pytest.fixture
 def three(fabric):
-    """Three arms on three blocks, of which ssma is the best and sum the worst throughout."""
+    """Three arms on three places, of which ssma is the best and sum the worst throughout."""
     cells = {}
-    for block in BLOCKS:
+    for place in PLACES:
         for aggregator in ("sum", "mean", "ssma"):
-            arm = fabric.arm(f"{block}-{aggregator}", splits=2, repeats=1)
-            test = BETTER[block.split("-")[0]][aggregator]
+            arm = fabric.arm(f"{place}-{aggregator}", splits=2, repeats=1)
+            test = BETTER[place.split("-")[0]][aggregator]
             fabric.evaluated(arm, {(0, 0): test - 0.01, (1, 0): test + 0.01})
             cells[arm] = [aggregator]
     fabric.ablation("main", {"aggregator": ["sum", "mean", "ssma"]}, cells)
@@ -24,10 +24,10 @@ def three(fabric):
     return fabric
 
 
-def test_blocks_are_data_sets_and_layers(three):
+def test_places_are_data_sets_and_layers(three):
     plan = read_plan(three.results)
     ranking = rank(plan, "main", collect(three.results))
-    assert ranking.blocks == [("MUTAG", "gcn"), ("MUTAG", "gin"), ("ZINC", "gcn")]
+    assert ranking.places == [("MUTAG", "gcn"), ("MUTAG", "gin"), ("ZINC", "gcn")]
     assert ranking.found.average.tolist() == [3.0, 2.0, 1.0]
     table = ranks_table("main", ranking)
     assert [[cell.text for cell in row][:3] for row in table.rows] == [
@@ -38,26 +38,29 @@ def test_blocks_are_data_sets_and_layers(three):
     # chi squared 6 with 2 degrees of freedom has p = exp(-3); q(0.05, 3) = 2.343
     assert "chi² 6.00, 2 degrees of freedom, p 0.0498" in table.caption
     assert f"further apart than {2.343 * (12 / 18) ** 0.5:.2f} differ" in table.caption
-    assert "come from 2 data sets" in table.caption and "MUTAG gcn, MUTAG gin, ZINC gcn" in table.caption
+    assert (
+        "The places are of 2 data sets; layers of one" in table.caption
+        and "MUTAG gcn, MUTAG gin, ZINC gcn" in table.caption
+    )
 
 
-def test_a_block_with_a_gap_is_named_and_stops_the_tests(three):
+def test_a_place_with_a_gap_is_named_and_stops_the_tests(three):
     three.evaluated("MUTAG-gin-sum", {(0, 0): 0.69, (1, 0): "diverged"})
     plan, frame = read_plan(three.results), collect(three.results)
     ranking = rank(plan, "main", frame)
-    assert (ranking.found.blocks, ranking.found.average.tolist()) == (2, [3.0, 2.0, 1.0])
+    assert (ranking.found.places, ranking.found.average.tolist()) == (2, [3.0, 2.0, 1.0])
     table = ranks_table("main", ranking)
     assert table.notes == ["Not ranked, since fits are not ok: MUTAG gin."]
-    assert "Friedman's test: not testable: 1 of 3 blocks lack fits." in table.caption
+    assert "Friedman's test: not testable: 1 of 3 places lack fits." in table.caption
     assert {row[3].text for row in table.rows} == {"not testable"}
     assert diagram(plan, "main", ranking) is None
     for missing in ("drop", "worst"):
         plan["config"]["report"] = {"missing": missing}
         again = rank(plan, "main", frame)
-        assert again.found.blocks == 3 and again.found.friedman.p == pytest.approx(0.0498, abs=1e-4)
+        assert again.found.places == 3 and again.found.friedman.p == pytest.approx(0.0498, abs=1e-4)
 
 
-def test_two_arms_or_one_block_are_not_ranked(study):
+def test_two_arms_or_one_place_are_not_ranked(study):
     plan, frame = read_plan(study), collect(study)
     assert len(plan["ablations"]["main"]["axes"]["aggregator"]) == 2 and rank(plan, "main", frame) is None
     assert len(plan["ablations"]["kappa_slots"]["cells"]) == 3 and rank(plan, "kappa_slots", frame) is None

@@ -5,7 +5,7 @@ import pytest
 from ssma.errors import StudyError
 from ssma.report.build import build
 from ssma.report.checks import unequal_effort, unknown_constants
-from ssma.report.floor import floor_table, floors
+from ssma.report.floor import below_text, floor_table, floors
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 from ssma.report.paper_tables import beside, results_table
 from ssma.report.sanity import constant_notes, constants, copies_marked, read_copies, read_sanity
@@ -112,7 +112,7 @@ def test_unequal_effort_is_said(fabric):
 def test_the_paper_s_tables_have_them_too(study):
     write_sanity(study, [0.6, 0.7, 0.8, 0.1])  # the arms use three splits
     plan = read_plan(study)
-    found = beside(plan, units_of(collect(study)))["results_tu_zinc"]
+    found = beside(plan, units_of(collect(study)), {})["results_tu_zinc"]
     rows = [[cell.text for cell in row] for row in results_table(found, read_sanity(study, plan)).rows]
     (mine,) = [row for row in rows if row[1] == "majority class"]
     assert mine == ["MUTAG (accuracy in %)", "majority class", "–", "70.00 ± 10.00 (3)", "–", "–", "–", "–"]
@@ -142,13 +142,13 @@ def test_arms_are_tested_against_the_predictor_on_the_same_splits(learned):
     plan, found = against(learned)
     # errors s sqrt(1/3 + 1/2); with 2 degrees of freedom p = 1 - t / sqrt(2 + t^2): 0.0725 and 0.0155
     sum_, ssma = found["MUTAG-gcn-sum"], found["MUTAG-gcn-ssma"]
-    assert (sum_.adjusted, ssma.adjusted) == (pytest.approx(0.0725, abs=2e-4), pytest.approx(2 * 0.01546, abs=2e-4))
+    p = [one.difference.adjusted for one in (sum_, ssma)]
+    assert p == [pytest.approx(0.0725, abs=2e-4), pytest.approx(2 * 0.01546, abs=2e-4)]
     assert (sum_.above, ssma.above) == (False, True)
     table = comparison(plan, "main", collect(learned), read_sanity(learned, plan), found)
     assert [row[2].text for row in table.rows] == ["80.0 ± 10.0 (3) §", "88.3 ± 7.6 (3)", "59.0 ± 3.6 (3)"]
     assert table.notes == [
-        "§ not shown to be better than “majority class” (corrected resampled t-test on the same splits, Holm-adjusted "
-        "over 2 arms, p < 0.05): MUTAG / gcn / sum (+21.0, p 0.0725)."
+        "§ Not shown to beat “majority class”: 1 of 2 arms (p < 0.05 after Holm; see the table against predictors)."
     ]
     first, second = floor_table(plan, "main", found).rows
     assert [cell.text for cell in first][2:] == [
@@ -160,14 +160,14 @@ def test_arms_are_tested_against_the_predictor_on_the_same_splits(learned):
 def test_what_is_worse_or_cannot_be_tested_is_not_shown_to_be_better(learned, fabric):
     write_sanity(learned, [0.99, 0.99, None])
     _, found = against(learned)
-    reason = "at 1 of 3 places (split and seed) a fit is not ok"
+    reason = "at 1 of 3 splits and seeds a fit is not ok"
     assert not any(one.above for one in found.values())
-    assert found["MUTAG-gcn-sum"].found.corrected_t.reason == reason
-    assert found["MUTAG-gcn-sum"].text == "MUTAG / gcn / sum (−24.0, not testable)"
+    assert found["MUTAG-gcn-sum"].difference.text == f"−24.0 (not testable: {reason})"
+    assert below_text(found) == "Not shown to beat “majority class”: 2 of 2 arms, 2 of them not testable"
     write_sanity(learned, [0.99, 0.985, 1.0])
     fabric.evaluated("MUTAG-gcn-ssma", {(0, 0): 0.30, (1, 0): 0.301, (2, 0): 0.305})
     _, found = against(learned)
-    assert found["MUTAG-gcn-ssma"].adjusted < 0.001 and not found["MUTAG-gcn-ssma"].above
+    assert found["MUTAG-gcn-ssma"].difference.adjusted < 0.001 and not found["MUTAG-gcn-ssma"].above
 
 
 def test_data_with_copies_in_the_training_part_are_marked(learned, tmp_path):

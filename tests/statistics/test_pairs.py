@@ -123,10 +123,10 @@ def test_a_comparison_holds_all_of_it():
     assert found.wilcoxon.reason == "4 pairs cannot reach p < 0.05"
 
 
-def test_what_a_test_can_see_is_its_half_width_and_more_in_a_family():
+def test_what_a_mean_has_to_exceed_is_the_half_width_and_more_in_a_family():
     found = corrected_t([0.1, 0.2, 0.3], 0.5)
     error = 0.1 * math.sqrt(1 / 3 + 0.5)
-    assert found.visible() == pytest.approx(4.302653 * error)
-    assert found.visible(10) == pytest.approx(14.089 * error, rel=1e-4)  # t(0.9975, 2)
-    at_the_edge = corrected_t([value - 0.2 + found.visible(10) for value in (0.1, 0.2, 0.3)], 0.5)
+    assert found.needed() == pytest.approx(4.302653 * error)
+    assert found.needed(10) == pytest.approx(14.089 * error, rel=1e-4)  # t(0.9975, 2)
+    at_the_edge = corrected_t([value - 0.2 + found.needed(10) for value in (0.1, 0.2, 0.3)], 0.5)
     assert at_the_edge.p == pytest.approx(0.005)

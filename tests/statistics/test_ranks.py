@@ -16,9 +16,9 @@ C45 = numpy.array([
 
 def test_demsars_example():
     found = compare_ranks(C45)
-    assert found.blocks == 14
+    assert found.places == 14
     assert found.average.round(3).tolist() == [3.143, 2.0, 2.893, 1.964]
-    # the paper leaves out the correction for ties: 9.28, which is 14 blocks x 60 less the ties' t^3 - t:
+    # the paper leaves out the correction for ties: 9.28, which is 14 places x 60 less the ties' t^3 - t:
     # 60 for mushroom (four alike), 6 each for iris, lung cancer and primary tumor
     assert found.friedman.chi_squared * (1 - 78 / (14 * 60)) == pytest.approx(9.28, abs=5e-3)
     assert found.friedman.degrees == 3
@@ -45,13 +45,13 @@ def test_friedman_by_hand():
     assert (found.chi_squared, found.p) == (pytest.approx(8.0), pytest.approx(numpy.exp(-4)))
 
 
-def test_what_few_blocks_cannot_show():
+def test_what_few_places_cannot_show():
     few = compare_ranks([[1.0, 2.0, 3.0], [1.0, 3.0, 2.0]])
     assert few.average.tolist() == [3.0, 1.5, 1.5]
-    assert few.friedman == NotTestable("2 blocks of 3 arms cannot reach p < 0.05")
-    assert few.nemenyi == NotTestable("2 blocks of 3 arms: no average ranks can differ by 2.34")
+    assert few.friedman == NotTestable("2 places of 3 arms cannot reach p < 0.05")
+    assert few.nemenyi == NotTestable("2 places of 3 arms: no average ranks can differ by 2.34")
     assert friedman([[1.0, 2.0]] * 20) == NotTestable("2 of the 3 arms that Friedman's test needs")
-    assert friedman([[1.0, 1.0, 1.0]] * 20) == NotTestable("all arms are equal in every block")
+    assert friedman([[1.0, 1.0, 1.0]] * 20) == NotTestable("all arms are equal in every place")
 
 
 def test_a_table_with_gaps_or_one_arm_is_refused():
