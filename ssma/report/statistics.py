@@ -26,45 +26,46 @@ def summarise(frame: "pandas.DataFrame") -> "pandas.DataFrame":
     """
     import pandas
 
-    columns = ["metric", "direction", "mean", "std", "units", "n", "planned", "failed", "missing", "over", "reason"]
-    groups = _evaluation(frame).groupby("arm", sort=False)
-    table = pandas.DataFrame([_summary(rows) for _, rows in groups], columns=columns, index=list(groups.groups))
-    return table.rename_axis("arm")
+    rows = _evaluation(frame)
+    ok, by_arm = rows[rows["status"] == "ok"], rows.groupby("arm", sort=False)
+    arms = pandas.Index(list(by_arm.groups), name="arm")
+    several = by_arm["split"].nunique() > 1
+    of_splits = ok.groupby(["arm", "split"])["test"].agg(["mean", "size"]).reset_index("split")
+    units = pandas.concat([of_splits["mean"], ok.set_index("arm")["test"]], keys=[True, False])
+    units = units[several.reindex(units.index.get_level_values(1)).to_numpy() == units.index.get_level_values(0)]
+    spread = units.groupby(level=1).agg(["mean", "std", "size"]).reindex(arms)
+    seeds = dict(list(of_splits["size"].groupby(level=0)))
+    n = ok.groupby("arm").size().reindex(arms, fill_value=0)
+    missing = (rows["status"] == "missing").groupby(rows["arm"]).sum().reindex(arms)
+    planned = by_arm.size()
+    return pandas.DataFrame(
+        {
+            "metric": by_arm["metric"].first(),
+            "direction": by_arm["direction"].first(),
+            "mean": spread["mean"],
+            "std": spread["std"],
+            "units": spread["size"].fillna(0).astype(int),
+            "n": n,
+            "planned": planned,
+            "failed": planned - n - missing,
+            "missing": missing,
+            "over": [_over(seeds[arm], several[arm]) if n[arm] else "" for arm in arms],
+            "reason": ["" if n[arm] else _reason(by_arm.get_group(arm)) for arm in arms],
+        },
+        index=arms,
+    )
 
 
 def _evaluation(frame: "pandas.DataFrame") -> "pandas.DataFrame":
     return frame[frame["stage"] == "evaluate"]
 
 
-def _summary(rows: "pandas.DataFrame") -> dict:
-    ok = rows[rows["status"] == "ok"]
-    values = _units(rows, ok)
-    missing = int((rows["status"] == "missing").sum())
-    known = rows[["metric", "direction"]].dropna()
-    return {
-        "metric": known["metric"].iloc[0] if len(known) else None,
-        "direction": known["direction"].iloc[0] if len(known) else None,
-        "mean": values.mean(),
-        "std": values.std(ddof=1),
-        "units": len(values),
-        "n": len(ok),
-        "planned": len(rows),
-        "failed": len(rows) - len(ok) - missing,
-        "missing": missing,
-        "over": _over(ok, rows["split"].nunique() > 1),
-        "reason": "" if len(ok) else _reason(rows),
-    }
-
-
-def _over(ok: "pandas.DataFrame", by_split: bool) -> str:
-    if ok.empty:
-        return ""
+def _over(seeds: "pandas.Series", by_split: bool) -> str:
+    """Returns what a spread is over; ``seeds`` has the number of good fits of each split that has any."""
     if not by_split:
-        return counted(len(ok), "seed")
-    repeats = ok.groupby("split").size()
-    if repeats.max() == 1:
-        return counted(len(repeats), "split")
-    return f"{counted(len(repeats), 'split')} x {extent(repeats)} seeds"
+        return counted(int(seeds.sum()), "seed")
+    splits = counted(len(seeds), "split")
+    return splits if seeds.max() == 1 else f"{splits} x {extent(seeds)} seeds"
 
 
 def _reason(rows: "pandas.DataFrame") -> str:

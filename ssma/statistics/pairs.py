@@ -215,13 +215,12 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     None stands for a test that could not be made: it stays None and does not count in the family. Source: Holm, "A
     Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6 (1979).
     """
-    from statsmodels.stats.multitest import multipletests
-
-    made = [p for p in p_values if p is not None]
-    if not made:
-        return list(p_values)
-    adjusted = iter(multipletests(made, method="holm")[1])
-    return [None if p is None else float(next(adjusted)) for p in p_values]
+    adjusted, largest = list(p_values), 0.0
+    made = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
+    for step, (p, place) in enumerate(made):
+        largest = max(largest, (len(made) - step) * p)
+        adjusted[place] = min(largest, 1.0)
+    return adjusted
 
 
 def mean_and_error(differences: "ArrayLike", test_train_ratio: float | None) -> tuple[float, float, int] | NotTestable:

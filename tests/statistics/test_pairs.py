@@ -4,6 +4,7 @@ import math
 import numpy
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from ssma.statistics.outcome import NotTestable
 from ssma.statistics.pairs import compare_pairs, corrected_t, hedges_g, holm, paired_differences, posterior, wilcoxon
@@ -111,6 +112,11 @@ def test_holm_by_hand_leaves_out_what_was_not_tested():
     # sorted 0.01, 0.03, 0.04 times 3, 2, 1, and never below the one before
     assert holm([0.04, None, 0.01, 0.03]) == [pytest.approx(0.06), None, pytest.approx(0.03), pytest.approx(0.06)]
     assert holm([None]) == [None] and holm([]) == []
+
+
+def test_holm_is_that_of_statsmodels():
+    p_values = numpy.random.default_rng(0).beta(0.3, 2, 40).round(3)  # with ties
+    assert holm(list(p_values)) == pytest.approx(list(multipletests(p_values, method="holm")[1]))
 
 
 def test_a_comparison_holds_all_of_it():
