@@ -10,7 +10,7 @@ from ssma.study.ids import canonical_json
 
 Colour = tuple[float, float, float]
 MARKERS = "osD^vPX<>*"
-LOG_FROM = 20  # a numeric axis that spans more than this factor gets a logarithmic scale
+LOG_FROM = 10  # a numeric axis that spans more than this factor gets a logarithmic scale
 
 
 @dataclass(frozen=True)
