@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 RESAMPLES = 9_999
 SEED = 0
 SMALLEST = 3
+DIGITS = 12
 """Values that an interval needs: of two, half of all resamples are one value repeated."""
 
 
@@ -89,3 +90,10 @@ def finite(values: "ArrayLike", name: str, dimensions: int) -> "NDArray":
     if not numpy.isfinite(array).all():
         raise ValueError(f"{name}: got a value that is not finite; leave out what has no value and say so")
     return array
+
+
+def digits_of(values: "NDArray") -> int:
+    """Returns the decimals that leave 12 digits of the largest value: to these, values that are equal but for rounding
+    are equal."""
+    largest = float(abs(values).max())
+    return DIGITS - math.ceil(math.log10(largest)) if largest else 0

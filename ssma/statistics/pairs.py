@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ssma.statistics.describe import Description, describe, finite
+from ssma.statistics.describe import DIGITS, Description, describe, digits_of, finite
 from ssma.statistics.outcome import ALPHA, Interval, NotTestable
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -105,9 +103,7 @@ def paired_differences(ours: "ArrayLike", reference: "ArrayLike") -> "NDArray":
     one, other = finite(ours, "ours", 1), finite(reference, "reference", 1)
     if one.shape != other.shape:
         raise ValueError(f"pairs: got {len(one)} values and {len(other)} of the reference; each needs its partner")
-    largest = max(numpy.abs(one).max(), numpy.abs(other).max())
-    digits = DIGITS - math.ceil(math.log10(largest)) if largest else 0
-    return numpy.round(one - other, digits)
+    return numpy.round(one - other, digits_of(numpy.concatenate([one, other])))
 
 
 def corrected_t(differences: "ArrayLike", test_train_ratio: float | None) -> CorrectedT | NotTestable:

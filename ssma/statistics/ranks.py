@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ssma.statistics.describe import finite
+from ssma.statistics.describe import digits_of, finite
 from ssma.statistics.outcome import ALPHA, NotTestable
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def compare_ranks(scores: "ArrayLike") -> RankComparison:
     Raises:
         ValueError: If it has another shape or a value that is not finite.
     """
-    table = finite(scores, "scores", 2)
+    table = _rounded(scores)
     places, arms = table.shape
     if arms < 2:
         raise ValueError(f"scores: got {arms} arm, but ranks need at least 2")
@@ -64,7 +64,13 @@ def average_ranks(scores: "ArrayLike") -> "NDArray":
     """
     from scipy.stats import rankdata
 
-    return rankdata(-finite(scores, "scores", 2), axis=1).mean(axis=0)
+    return rankdata(-_rounded(scores), axis=1).mean(axis=0)
+
+
+def _rounded(scores: "ArrayLike") -> "NDArray":
+    """Returns the scores to 12 digits of the largest, so that ties are ties."""
+    table = finite(scores, "scores", 2)
+    return table.round(digits_of(table))
 
 
 def friedman(scores: "ArrayLike") -> Friedman | NotTestable:
@@ -75,7 +81,7 @@ def friedman(scores: "ArrayLike") -> Friedman | NotTestable:
     """
     from scipy.stats import chi2, friedmanchisquare
 
-    table = finite(scores, "scores", 2)
+    table = _rounded(scores)
     places, arms = table.shape
     if arms < 3:
         return NotTestable(f"{arms} of the 3 arms that Friedman's test needs")
@@ -98,7 +104,7 @@ def nemenyi(scores: "ArrayLike") -> Nemenyi | NotTestable:
     from scikit_posthocs import posthoc_nemenyi_friedman
     from scipy.stats import studentized_range
 
-    table = finite(scores, "scores", 2)
+    table = _rounded(scores)
     places, arms = table.shape
     quantile = float(studentized_range.ppf(1 - ALPHA, arms, math.inf)) / math.sqrt(2)
     difference = quantile * math.sqrt(arms * (arms + 1) / (6 * places))
