@@ -106,7 +106,7 @@ def test_an_ablation_is_a_target_that_runs_its_arms_and_their_baselines_alone(fi
     status, output = snakemake(tmp_path / "copy", "--keep-going", "slots", study=study)
     assert status == 0, output
     page = (tmp_path / "copy/reports/tiny/ablations/slots/index.html").read_text()
-    assert "2 arms; 4 of 4 planned evaluation fits are ok" in page and "; against sum " in page
+    assert "2 arms; 4 of 4 planned evaluation fits are ok" in page and "; against sum: " in page
     assert "Nothing to be done" in snakemake(tmp_path / "copy", "-n", "slots", study=study)[1]
 
 
