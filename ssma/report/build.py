@@ -86,9 +86,9 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     if in_place:
         return
     keep(results, plan, Results(out))
-    as_run = f"results/{plan['study']}"  # seen from the study: a page that is passed on names no folder of one machine
+    as_run = Results(Path("results", plan["study"]))  # a page that is passed on names no folder of one machine
     for arm in plan["arms"]:
-        text = describe_arm(results, plan, arm).replace(str(results.root), as_run)
+        text = describe_arm(results, plan, arm, as_run)
         write_atomic(out / "arms" / f"{arm['id']}.html", arm_page(arm["label"], text).encode())
 
 

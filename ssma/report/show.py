@@ -12,21 +12,28 @@ from ssma.study.records import read_record
 PARTS = ("train", "validation", "test")
 
 
-def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any]) -> str:
+def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], written: Results | None = None) -> str:
     """Returns everything about an arm: settings, data, search and choice, seeds, fits with their history, versions.
 
     What is not there yet is said to be so.
+
+    Args:
+        results: The results.
+        plan: The plan.
+        arm: One of its arms.
+        written: Names files as if the results were here; by default where they are.
     """
+    written = written or results
     paths = (results.chosen(arm["id"]), results.evaluation(arm["id"]))
     chosen, evaluation = (read_record(path) if path.exists() else None for path in paths)
-    fits = {fit["id"]: _read(results, fit["id"]) for fit in (evaluation or {}).get("fits", [])}
+    fits = {fit["id"]: _read(results, written, fit["id"]) for fit in (evaluation or {}).get("fits", [])}
     lines = [arm["label"], *_pairs({"arm": arm["id"], "result version": plan["result_version"]}), ""]
-    lines += ["data", *_pairs(_data(results, plan["datasets"][arm["dataset"]], arm), "  "), ""]
+    lines += ["data", *_pairs(_data(results, written, plan["datasets"][arm["dataset"]], arm), "  "), ""]
     lines += ["settings", *_pairs(flat(arm["settings"], arm["aggregator"]), "  "), ""]
-    lines += ["search", *_pairs(_search(results, arm, chosen), "  "), ""]
-    lines += [f"evaluation splits {spans(arm['splits'])}", *_evaluation(results, evaluation, fits), ""]
+    lines += ["search", *_pairs(_search(written, arm, chosen), "  "), ""]
+    lines += [f"evaluation splits {spans(arm['splits'])}", *_evaluation(written, evaluation, fits), ""]
     lines += ["made by", *_pairs(_made_by([fit for fit, _ in fits.values() if fit]), "  "), ""]
-    lines += ["where", *_pairs(_where(results, arm), "  ")]
+    lines += ["where", *_pairs(_where(written, arm), "  ")]
     return "\n".join(lines) + "\n"
 
 
@@ -61,7 +68,7 @@ def flat(settings: dict[str, dict[str, Any]], aggregator: str) -> dict[str, Any]
     }
 
 
-def _data(results: Results, dataset: dict[str, Any], arm: dict[str, Any]) -> dict[str, Any]:
+def _data(results: Results, written: Results, dataset: dict[str, Any], arm: dict[str, Any]) -> dict[str, Any]:
     folder = results.data(dataset["id"])
     if not (folder / "card.json").exists():
         return {"data set": dataset["label"], "card": "not prepared"}
@@ -69,19 +76,19 @@ def _data(results: Results, dataset: dict[str, Any], arm: dict[str, Any]) -> dic
     how = {key: splits[key] for key in ("scheme", "folds", "seed") if key in splits}
     hashes = (f"{number} {splits['splits'][number]['hash']}" for number in arm["splits"])
     return {
-        "data set": dataset["label"], "folder": folder, "data hash": card["data_hash"],
+        "data set": dataset["label"], "folder": written.data(dataset["id"]), "data hash": card["data_hash"],
         "metric": f"{card['metric']} ({card['direction']})", "splits": canonical_json(how),
         "split hashes": listing(hashes, len(arm["splits"])),
     }  # fmt: skip
 
 
-def _search(results: Results, arm: dict[str, Any], chosen: dict[str, Any] | None) -> dict[str, Any]:
+def _search(written: Results, arm: dict[str, Any], chosen: dict[str, Any] | None) -> dict[str, Any]:
     facts: dict[str, Any] = {key: canonical_json(values) for key, values in arm["space"].items()}
     if arm["space"]:
         facts |= {
             "sampler": arm["sampler"], "trials planned": arm["trials"], "tuned splits": spans(arm["tune_splits"]),
             "pruned across tuned splits": arm["prune"], "chosen by": arm["selection"],
-            "journal": results.search(arm["search_id"]),
+            "journal": written.search(arm["search_id"]),
         }  # fmt: skip
     else:
         facts["space"] = "nothing is searched"
@@ -102,7 +109,7 @@ def _search(results: Results, arm: dict[str, Any], chosen: dict[str, Any] | None
 
 
 def _evaluation(
-    results: Results, evaluation: dict[str, Any] | None, fits: dict[str, tuple[dict[str, Any] | None, str]]
+    written: Results, evaluation: dict[str, Any] | None, fits: dict[str, tuple[dict[str, Any] | None, str]]
 ) -> Iterator[str]:
     if evaluation is None:
         yield "  not evaluated yet"
@@ -114,7 +121,7 @@ def _evaluation(
         yield f"  split {fit['split']} repeat {fit['repeat']} seed {fit['seed']}: {_status(record or fit)}"
         if record and record["status"] == "ok":
             yield f"    {_scores(record)}; {_curve(record)}"
-        yield f"    {lacking or results.fit(fit['id'])}"
+        yield f"    {lacking or written.fit(fit['id'])}"
 
 
 def _scores(record: dict[str, Any]) -> str:
@@ -153,21 +160,21 @@ def _made_by(records: list[dict[str, Any]]) -> dict[str, str]:
     return {key.replace("_", " "): ", ".join(sorted(values)) for key, values in facts.items()}
 
 
-def _where(results: Results, arm: dict[str, Any]) -> dict[str, Any]:
+def _where(written: Results, arm: dict[str, Any]) -> dict[str, Any]:
     return {
-        "trials": results.chosen(arm["id"]),
-        "fits": results.evaluation(arm["id"]),
-        "logs": ", ".join(str(results.root / "logs" / job / f"{arm['id']}.log") for job in ("tune", "evaluate")),
+        "trials": written.chosen(arm["id"]),
+        "fits": written.evaluation(arm["id"]),
+        "logs": ", ".join(str(written.root / "logs" / job / f"{arm['id']}.log") for job in ("tune", "evaluate")),
         "MLflow": f"search for: tags.\"ssma.arm\" = '{arm['id']}'",
-        "again": f"ssma rerun {results.plan} {arm['id']}",
+        "again": f"ssma rerun {written.plan} {arm['id']}",
     }
 
 
-def _read(results: Results, fit_id: str) -> tuple[dict[str, Any] | None, str]:
+def _read(results: Results, written: Results, fit_id: str) -> tuple[dict[str, Any] | None, str]:
     """Returns a fit's record, or None and what is wrong with it."""
     path = results.fit(fit_id)
     if not path.exists():
-        return None, f"{path} is not there"
+        return None, f"{written.fit(fit_id)} is not there"
     try:
         return read_record(path), ""
     except StudyError as error:

@@ -1,6 +1,7 @@
 """From a number to what made it."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from ssma.cli import main
 from ssma.report.build import build
 from ssma.report.frame import read_plan
 from ssma.report.show import describe_arm, describe_fit
+from ssma.study.paths import Results
 
 
 @pytest.fixture
@@ -81,3 +83,11 @@ def test_every_arm_of_the_report_has_a_page(study, tmp_path):
         text = (tmp_path / "out" / "arms" / f"{arm['id']}.html").read_text()
         assert f"ssma rerun results/made_up/plan.json {arm['id']}" in text
         assert str(tmp_path) not in text and str(study.root) not in text
+
+
+def test_a_page_is_the_same_wherever_the_report_is_started(study, tmp_path, monkeypatch):
+    build(study, tmp_path / "there")
+    monkeypatch.chdir(study.root)
+    build(Results(Path()), tmp_path / "here")
+    there, here = (sorted((tmp_path / name / "arms").iterdir()) for name in ("there", "here"))
+    assert there and [page.read_text() for page in here] == [page.read_text() for page in there]
