@@ -4,18 +4,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import report_options
-from ssma.report.labels import metrics_of
+from ssma.report.labels import counted, metrics_of
 from ssma.report.layout import lay_out
 from ssma.report.paired import (
     UNTESTED,
     Difference,
     adjusted,
     compare_arms,
-    counted,
     difference_cell,
     missing_text,
     p_texts,
     t_texts,
+    tests_of,
 )
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import ALPHA
@@ -118,7 +118,7 @@ def floor_table(plan: dict[str, Any], ablation: str, found: dict[str, Floor]) ->
     caption = (
         f"{lay_out(plan, ablation).title}: each arm against the best predictor of its data set that looks at no graph, "
         "paired by split. Columns as in the paired comparison: the 95% interval is not adjusted, p (Holm) is over the "
-        f"{counted(one.difference for one in found.values())} of this table. Better: at p (Holm) < {ALPHA}. "
+        f"{tests_of(one.difference for one in found.values())} of this table. Better: at p (Holm) < {ALPHA}. "
         f"{missing_text(report_options(plan))}"
     )
     return Table(f"{ablation}-sanity", caption, COLUMNS, [_row(one) for one in found.values()], grouped=True)
@@ -154,5 +154,5 @@ def below_text(found: dict[str, Floor]) -> str:
     names = sorted({one.predictor for one in found.values()})
     untested = sum(one.difference.side == UNTESTED for one in below)
     text = f"Not shown to beat {f'“{names[0]}”' if len(names) == 1 else 'a predictor that looks at no graph'}: "
-    text += f"{len(below)} of {len(found)} arm{'' if len(found) == 1 else 's'}"
+    text += f"{len(below)} of {counted(len(found), 'arm')}"
     return text + (f", {untested} of them {UNTESTED}" if untested else "")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import align, report_options
 from ssma.report.checks import chosen_by_test, unequal_treatment
-from ssma.report.labels import Metric, listing, metrics_of, p_text, setting, value_text
+from ssma.report.labels import Metric, counted, listing, metrics_of, p_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import ALPHA, Interval, NotTestable
@@ -117,10 +117,9 @@ def adjusted(family: Sequence[Difference]) -> list[Difference]:
     return [replace(one, adjusted=p) for one, p in zip(family, p_values, strict=True)]
 
 
-def counted(found: Iterable[Difference], noun: str = "comparison") -> str:
+def tests_of(found: Iterable[Difference]) -> str:
     """Returns "12 comparisons": how many could be tested."""
-    tests = sum(one.p is not None for one in found)
-    return f"{tests} {noun}{'' if tests == 1 else 's'}"
+    return counted(sum(one.p is not None for one in found), "comparison")
 
 
 def paired(
@@ -148,7 +147,7 @@ def paired(
     cells = [[*head, *_cells(found[arm], arm)] for head, arm in heads]
     options = report_options(plan)
     caption = CAPTION.format(
-        title=layout.title, first=f"{setting(key)} {value_text(first)}", tests=counted(found.values()),
+        title=layout.title, first=f"{setting(key)} {value_text(first)}", tests=tests_of(found.values()),
         equivalent=_equivalent(layout.datasets, metrics_of(frame), options), missing=missing_text(options),
     )  # fmt: skip
     notes = unequal_treatment(plan, ablation) + chosen_by_test(plan, [cell["arm"] for cell in layout.cells])

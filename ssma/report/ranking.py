@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.align import align, report_options
 from ssma.report.encoding import encode
 from ssma.report.figures import INK, STYLE
-from ssma.report.labels import listing, metrics_of, p_text, point_text, setting, value_text
+from ssma.report.labels import counted, listing, metrics_of, p_text, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import NotTestable
@@ -106,8 +106,7 @@ def _caption(ranking: Ranking) -> str:
 
 
 def _dependent(ranking: Ranking) -> str:
-    datasets = len({dataset for dataset, _ in ranking.places})
-    count = "1 data set" if datasets == 1 else f"{datasets} data sets"
+    count = counted(len({dataset for dataset, _ in ranking.places}), "data set")
     return f"The places are of {count}; layers of one data set are not independent, as the test takes them."
 
 

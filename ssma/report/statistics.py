@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ssma.report.labels import counted, extent
 from ssma.statistics.describe import Description, describe
+from ssma.tune.select import choose
 
 if TYPE_CHECKING:
     import pandas
@@ -112,7 +113,7 @@ def test_selected_claim(frame: "pandas.DataFrame", arm: str) -> SelectedClaim | 
     whole = rows.groupby("trial").filter(lambda trial: (trial["status"] == "ok").all())
     if whole.empty:
         return None
-    tests = whole.groupby("trial")["test"].agg(["mean", "std", "size"])
-    smaller = whole["direction"].iloc[0] == "minimize"
-    best = tests["mean"].idxmin() if smaller else tests["mean"].idxmax()
-    return SelectedClaim(int(best), *map(float, tests.loc[best, ["mean", "std"]]), int(tests.loc[best, "size"]))
+    scores = {int(trial): dict(zip(part["split"], part["test"], strict=True)) for trial, part in whole.groupby("trial")}
+    best = choose(scores, [0], whole["direction"].iloc[0])[0]  # one choice for all splits
+    tests = whole.loc[whole["trial"] == best, "test"]
+    return SelectedClaim(best, float(tests.mean()), float(tests.std(ddof=1)), len(tests))

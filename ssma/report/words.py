@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.axes import axis_table
 from ssma.report.encoding import is_numeric
 from ssma.report.floor import MARK, Floor, below_text
-from ssma.report.labels import Metric, listing, metrics_of, point_text, setting, value_text
+from ssma.report.labels import Metric, counted, extent, listing, metrics_of, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
-from ssma.report.paired import UNTESTED, Difference, compare_family, counted
+from ssma.report.paired import UNTESTED, Difference, compare_family, tests_of
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.statistics.outcome import ALPHA
@@ -90,7 +90,7 @@ class _Reader:
         """Says whether some place has more comparisons than words name."""
         families = (self.against, self.steps)
         counts = (Counter(self.where[arm][0] for arm in found) for found in families)
-        return any(count > MOST_NAMED for counted in counts for count in counted.values())
+        return any(count > MOST_NAMED for by_place in counts for count in by_place.values())
 
     def places(self) -> list[tuple[str, str]]:
         """Returns the data sets and layers of which the metric is known."""
@@ -162,7 +162,7 @@ def _place(reader: _Reader, dataset: str, layer: str, arms: dict[str, Point], ru
     best = reader.best(run, metric)
     row = reader.summary.loc[best]
     count = row["n"] if reader.whole(best) else f"{row['n']} of {row['planned']}"
-    of = f"of {len(run)} setting{'s' if len(run) > 1 else ''}" + (
+    of = f"of {counted(len(run), 'setting')}" + (
         f" ({len(arms) - len(run)} have no result)" if len(run) < len(arms) else ""
     )
     text = f"{dataset}, {layer}: {of} the best is {point_text(arms[best])}, "
@@ -210,12 +210,11 @@ def _held(reader: _Reader, found: dict[str, Difference], reference: str) -> str:
     tested = {arm: one for arm, one in found.items() if one.p is not None}
     if not tested:
         return f"No difference from {reference} could be tested."
-    sizes = sorted({one.found.difference.n for one in tested.values()})
     places = len({reader.where[arm][0] for arm in tested})
     held = [f"{reader.where[arm][1]} {one.side} on {reader.where[arm][0]}" for arm, one in tested.items() if one.holds]
     text = f"Differences from {reference} that hold after Holm: {len(held) or 'none'} of {len(tested)}, "
-    text += f"over {places} place{'' if places == 1 else 's'} (data set and layer), "
-    text += f"{sizes[0] if len(sizes) == 1 else f'{sizes[0]} to {sizes[-1]}'} pairs each"
+    text += f"over {counted(places, 'place')} (data set and layer), "
+    text += f"{extent(one.found.difference.n for one in tested.values())} pairs each"
     return f"{text}: {listing(held)}." if held else f"{text}."
 
 
@@ -233,7 +232,7 @@ def _sides(found: list[Difference], noun: str = "place") -> str:
     sides = [one.side for one in found]
     text = f"better at {sides.count('better')}, worse at {sides.count('worse')}"
     rest = "".join(f", {side} at {sides.count(side)}" for side in ("equal", UNTESTED) if side in sides)
-    return f"{text}{rest} of {len(found)} {noun}{'' if len(found) == 1 else 's'}"
+    return f"{text}{rest} of {counted(len(found), noun)}"
 
 
 def _tests(reader: _Reader) -> list[str]:
@@ -288,7 +287,7 @@ def _pairwise(reader: _Reader) -> list[str]:
             parts = [f"{layer}: {text}" if len(told) > 1 else text for layer, text in told]
             sentences.append(
                 f"{setting(key).capitalize()}, {value} against {value_text(values[0])}, pairs that differ in nothing "
-                f"else (Holm over {counted(found.values())}): {', '.join(parts)}."
+                f"else (Holm over {tests_of(found.values())}): {', '.join(parts)}."
             )
     return sentences
 
