@@ -53,7 +53,7 @@ class GroupedAggregation(Aggregation):
 
         Raises:
             ValueError: If the messages are not floating point numbers, or have another width than the aggregation, or
-                another number than the index.
+                another number than the index; or if ``index`` or ``ptr`` is no row of whole numbers.
         """
         if self.in_channels is not None:
             check_width(self, x, dim)
@@ -96,12 +96,20 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
         dim: Dimension of the messages.
 
     Raises:
-        ValueError: If the messages are not floating point numbers, whose result would be rounded or cut, or if there
-            is another number of targets.
+        ValueError: If the messages are not floating point numbers, whose result would be rounded or cut, if ``index``
+            or ``ptr`` is no row of whole numbers, or if there is another number of targets.
     """
     if not x.is_floating_point():
         raise ValueError(f"{type(aggr).__name__} got messages of {x.dtype} but expected floating point numbers")
-    if ptr is not None:
+    name, given = ("index", index) if ptr is None else ("ptr", ptr)
+    if given.dim() != 1 or given.dtype == torch.bool or given.is_floating_point() or given.is_complex():
+        raise ValueError(
+            f"{type(aggr).__name__} got {name} of {given.dtype} and shape {tuple(given.shape)} but expected whole "
+            f"numbers in one dimension"
+        )
+    if ptr is None:
+        index = index.long()  # torch indexes with uint8 as with a mask, and with int32 not everywhere
+    else:
         nodes = torch.arange(ptr.numel() - 1, device=x.device)
         index = nodes.repeat_interleave(ptr.diff(), output_size=x.size(dim))
     if index.numel() != x.size(dim):

@@ -498,6 +498,29 @@ def test_an_index_of_another_length_is_refused(name):
         aggr(torch.randn(5, 4), torch.tensor([0, 0, 1, 1]))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"max", "min"}))  # those two are PyG's
+def test_whole_numbers_of_any_size_are_an_index(name, dtype):
+    results = []
+    for index in (INDEX, INDEX.to(dtype)):
+        aggr, x = made(name), messages(INDEX.numel(), D).requires_grad_()
+        out = aggr(x, index, dim_size=NODES)
+        out.square().sum().backward()
+        results.append((out, x.grad))
+    assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"max", "min"}))
+def test_an_index_of_other_numbers_or_more_dimensions_is_refused(name):
+    aggr, x, ptr = made(name), messages(INDEX.numel(), D), torch.tensor([0.0, INDEX.numel()])
+    for wrong, text in ((INDEX.float(), "torch.float32 and shape (11,)"), (INDEX.bool(), "torch.bool and shape (11,)"),
+                        (INDEX.unsqueeze(1), "torch.int64 and shape (11, 1)")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"got index of {re.escape(text)} but expected whole numbers in one dim"):
+            aggr(x, wrong, dim_size=NODES)
+    with pytest.raises(ValueError, match="got ptr of torch.float32 and shape .2,. but expected whole numbers"):
+        aggr(x, ptr=ptr)
+
+
 def test_sums_in_half_precision_are_summed_in_float32():
     ones = torch.ones(3000, 1, dtype=torch.bfloat16)
     out = make_aggregation("sum", 1)(ones, torch.zeros(3000, dtype=torch.long))
