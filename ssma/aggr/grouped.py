@@ -1,5 +1,7 @@
 """What the aggregations of this package share: any accepted shape of messages becomes rows that belong to groups."""
 
+from numbers import Integral, Real
+
 import torch
 from torch import Tensor
 from torch.nn import Linear
@@ -76,13 +78,13 @@ class GroupedAggregation(Aggregation):
 
 
 def is_width(value: object) -> bool:
-    """Says whether a value is a whole number, at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    """Says whether a value is a whole number (of Python or NumPy), at least 1."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
 
 
 def is_number(value: object) -> bool:
-    """Says whether a value is a real number."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Says whether a value is a real number (of Python or NumPy)."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor | None, dim: int) -> Tensor:
