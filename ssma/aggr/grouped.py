@@ -110,7 +110,7 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
             f"numbers in one dimension"
         )
     if ptr is None:
-        index = index.long()  # torch indexes with uint8 as with a mask, and with int32 not everywhere
+        index = index.long()  # with others torch fails, takes uint8 for a mask, or has wrong gradients (max by int32)
     else:
         nodes = torch.arange(ptr.numel() - 1, device=x.device)
         index = nodes.repeat_interleave(ptr.diff(), output_size=x.size(dim))
