@@ -34,8 +34,8 @@ class MeanAggregation(GroupedAggregation):
 class MaxAggregation(GroupedAggregation):
     r"""The maximum of the neighbours, feature by feature; 0 without neighbours. Equal maxima share the gradient.
 
-    In float32 and float64 it is PyG's `MaxAggregation`, number for number, where the index is of int64. With int32
-    indices the gradient of PyG's is wrong (torch's `scatter_reduce`), and this one's is not.
+    In float32 and float64 it is PyG's `MaxAggregation`, number for number, for indices of int64; for those of int32 the
+    gradient of PyG's is wrong.
     """
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:

@@ -48,7 +48,8 @@ class GroupedAggregation(Aggregation):
 
         Args:
             x: Messages.
-            index: Target node of each message, in any order, ``[E]``; this or ``ptr`` is needed.
+            index: Target node of each message, in any order, ``[E]``, whole numbers of any type; this or ``ptr`` is
+                needed.
             ptr: Borders of the nodes in messages that are sorted by target, ``[dim_size + 1]``.
             dim_size: Number of nodes.
             dim: Dimension of the messages.
@@ -88,7 +89,7 @@ def is_number(value: object) -> bool:
 
 
 def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor | None, dim: int) -> Tensor:
-    """Returns the target node of each message, ``[E]``.
+    """Returns the target node of each message, ``[E]``, int64.
 
     Args:
         aggr: The aggregation that got the messages, for the errors.
@@ -110,7 +111,7 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
             f"numbers in one dimension"
         )
     if ptr is None:
-        index = index.long()  # with others torch fails, takes uint8 for a mask, or has wrong gradients (max by int32)
+        index = index.long()  # torch's scatter has wrong gradients by int32, and takes uint8 for a mask
     else:
         nodes = torch.arange(ptr.numel() - 1, device=x.device)
         index = nodes.repeat_interleave(ptr.diff(), output_size=x.size(dim))
