@@ -276,6 +276,13 @@ def test_a_node_without_neighbours_gets_the_stated_constant(name):
     assert aggr(x[:0], INDEX[:0], dim_size=0).shape == (0, D)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loss_goes_backward_through_a_graph_without_edges(name):
+    x = messages(0, D).requires_grad_()
+    made(name)(x, INDEX[:0], dim_size=2).sum().backward()
+    assert x.grad.shape == (0, D)
+
+
 @pytest.mark.parametrize("d", [1, 4, 7])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_parameter_formula(name, d):
