@@ -1,10 +1,10 @@
 """Neighbourhood aggregations for PyTorch Geometric. Needs torch and torch_geometric, nothing else."""
 
-from torch_geometric.nn.aggr import MaxAggregation, MinAggregation
-
 from ssma.aggr.basic import (
+    MaxAggregation,
     MeanAggregation,
     MedianAggregation,
+    MinAggregation,
     MulAggregation,
     SoftmaxAggregation,
     SumAggregation,

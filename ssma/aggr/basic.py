@@ -1,4 +1,4 @@
-"""Aggregations of one formula: sum, mean, product, median, variance-preserving sum, softmax."""
+"""Aggregations of one formula: sum, mean, max, min, product, median, variance-preserving sum, softmax."""
 
 import math
 
@@ -29,6 +29,25 @@ class MeanAggregation(GroupedAggregation):
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         return group_mean(x, index, dim_size)
+
+
+class MaxAggregation(GroupedAggregation):
+    r"""The maximum of the neighbours, feature by feature; 0 without neighbours. Equal maxima share the gradient.
+
+    In float32 and float64 it is PyG's `MaxAggregation`, number for number, for indices of int64; for those of int32 the
+    gradient of PyG's is wrong.
+    """
+
+    def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        return scatter(x, index, 0, dim_size, "max")
+
+
+class MinAggregation(GroupedAggregation):
+    r"""The minimum of the neighbours, feature by feature; 0 without neighbours. Gradients are as of
+    :class:`MaxAggregation`."""
+
+    def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        return scatter(x, index, 0, dim_size, "min")
 
 
 class MulAggregation(GroupedAggregation):

@@ -68,7 +68,8 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
 def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
     """Returns a class of layers that show their features, also under `torch.compile`, where PyG leaves out hooks.
 
-    It takes them back where a call ends, also by an exception, so that no later call can meet them.
+    It takes them back where a call ends, also by an exception, so that no later call can meet them. Its
+    ``reset_parameters`` always draws the aggregation's weights too.
     """
 
     def propagate(self: MessagePassing, edge_index: Any, size: Any = None, **propagated: Any) -> Tensor:
@@ -80,12 +81,15 @@ def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
             for aggr in _seeing(self):
                 aggr.node_features = None
 
+    def reset_parameters(self: MessagePassing) -> None:
+        base.reset_parameters(self)
+        self.aggr_module.reset_parameters()  # some layers of PyG (GINEConv) leave out their aggregation
+
     def reduce(self: MessagePassing, protocol: int) -> tuple:
         return _blank, (base,), self.__dict__
 
-    return type(
-        base.__name__, (base,), {"propagate": propagate, "__reduce_ex__": reduce, "__module__": base.__module__}
-    )
+    own = {"propagate": propagate, "reset_parameters": reset_parameters, "__reduce_ex__": reduce}
+    return type(base.__name__, (base,), own | {"__module__": base.__module__})
 
 
 def _blank(base: type[MessagePassing]) -> MessagePassing:

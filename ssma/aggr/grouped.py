@@ -1,5 +1,7 @@
 """What the aggregations of this package share: any accepted shape of messages becomes rows that belong to groups."""
 
+from numbers import Integral, Real
+
 import torch
 from torch import Tensor
 from torch.nn import Linear
@@ -46,14 +48,15 @@ class GroupedAggregation(Aggregation):
 
         Args:
             x: Messages.
-            index: Target node of each message, in any order, ``[E]``; this or ``ptr`` is needed.
+            index: Target node of each message, in any order, ``[E]``, whole numbers of any type; this or ``ptr`` is
+                needed.
             ptr: Borders of the nodes in messages that are sorted by target, ``[dim_size + 1]``.
             dim_size: Number of nodes.
             dim: Dimension of the messages.
 
         Raises:
             ValueError: If the messages are not floating point numbers, or have another width than the aggregation, or
-                another number than the index.
+                another number than the index; or if ``index`` or ``ptr`` is no row of whole numbers.
         """
         if self.in_channels is not None:
             check_width(self, x, dim)
@@ -76,17 +79,17 @@ class GroupedAggregation(Aggregation):
 
 
 def is_width(value: object) -> bool:
-    """Says whether a value is a whole number, at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    """Says whether a value is a whole number (of Python or NumPy), at least 1."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
 
 
 def is_number(value: object) -> bool:
-    """Says whether a value is a real number."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Says whether a value is a real number (of Python or NumPy)."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor | None, dim: int) -> Tensor:
-    """Returns the target node of each message, ``[E]``.
+    """Returns the target node of each message, ``[E]``, int64.
 
     Args:
         aggr: The aggregation that got the messages, for the errors.
@@ -96,12 +99,20 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
         dim: Dimension of the messages.
 
     Raises:
-        ValueError: If the messages are not floating point numbers, whose result would be rounded or cut, or if there
-            is another number of targets.
+        ValueError: If the messages are not floating point numbers, whose result would be rounded or cut, if ``index``
+            or ``ptr`` is no row of whole numbers, or if there is another number of targets.
     """
     if not x.is_floating_point():
         raise ValueError(f"{type(aggr).__name__} got messages of {x.dtype} but expected floating point numbers")
-    if ptr is not None:
+    name, given = ("index", index) if ptr is None else ("ptr", ptr)
+    if given.dim() != 1 or given.dtype == torch.bool or given.is_floating_point() or given.is_complex():
+        raise ValueError(
+            f"{type(aggr).__name__} got {name} of {given.dtype} and shape {tuple(given.shape)} but expected whole "
+            f"numbers in one dimension"
+        )
+    if ptr is None:
+        index = index.long()  # torch's scatter has wrong gradients by int32, and takes uint8 for a mask
+    else:
         nodes = torch.arange(ptr.numel() - 1, device=x.device)
         index = nodes.repeat_interleave(ptr.diff(), output_size=x.size(dim))
     if index.numel() != x.size(dim):

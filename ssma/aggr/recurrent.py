@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 from torch.nn import GRU, LSTM
-from torch_geometric.utils import degree
+from torch_geometric.utils import degree, scatter
 
 from ssma.aggr.grouped import GroupedAggregation
 from ssma.aggr.selection import position_in_group
@@ -28,10 +28,9 @@ class RecurrentAggregation(GroupedAggregation):
         self.rnn.reset_parameters()
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
-        out = x.new_zeros(dim_size, self.in_channels)
-        if index.numel() == 0:
-            return out
         count = index.numel()
+        if count == 0:
+            return scatter(x, index, 0, dim_size, "sum")  # zeros through which a loss can go backward
         order = torch.randperm(count, device=x.device) if self.training else torch.arange(count, device=x.device)
         step = position_in_group(index, dim_size, order)
         sizes = degree(index, dim_size, torch.long)
@@ -41,7 +40,7 @@ class RecurrentAggregation(GroupedAggregation):
         packed = x[(step * dim_size + rank[index]).argsort()]
         batch_sizes = step.bincount()
         last = self._last_state(packed, batch_sizes.cpu(), int(batch_sizes[0]))
-        return out.index_copy(0, nodes[: last.size(0)], last)
+        return x.new_zeros(dim_size, self.in_channels).index_copy(0, nodes[: last.size(0)], last)
 
     def _last_state(self, packed: Tensor, batch_sizes: Tensor, sequences: int) -> Tensor:
         """Returns the hidden state after the last step of each sequence, ``[sequences, channels]``.

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
-from torch_geometric.nn.aggr import Aggregation, MaxAggregation, MinAggregation
+from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr.basic import (
+    MaxAggregation,
     MeanAggregation,
     MedianAggregation,
+    MinAggregation,
     MulAggregation,
     SoftmaxAggregation,
     SumAggregation,

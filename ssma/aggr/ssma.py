@@ -257,7 +257,7 @@ class SSMAAggregation(Aggregation):
         return score.view(-1, self.heads, self.kappa)
 
     def _score(self, linear: Linear, x: Tensor, dtype: torch.dtype, side: str) -> Tensor:
-        x = x.flatten(1).to(dtype)
+        x = x.reshape(x.size(0), x.shape[1:].numel()).to(dtype)  # a layer may propagate one number of a node
         if x.size(1) != linear.in_features:
             raise ValueError(
                 f"SSMAAggregation got {side} features of width {x.size(1)} but its attention scores expected "

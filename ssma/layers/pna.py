@@ -5,11 +5,11 @@ from torch import Tensor
 from torch.nn import Linear, ModuleList
 from torch.nn.functional import linear
 from torch_geometric.nn import MessagePassing
-from torch_geometric.nn.aggr import Aggregation, MaxAggregation, MinAggregation
+from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.typing import OptTensor
 from torch_geometric.utils import degree
 
-from ssma.aggr import MeanAggregation, StdAggregation
+from ssma.aggr import MaxAggregation, MeanAggregation, MinAggregation, StdAggregation
 from ssma.aggr.pna import mean_log_degree, scaled_by_degree
 
 

@@ -199,6 +199,26 @@ def test_the_mean_is_that_of_pyg_in_every_bit():
     assert torch.equal(ours(x[:, 0], INDEX), theirs(x[:, 0], INDEX))
 
 
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extrema_and_their_gradients_are_those_of_pyg_in_every_bit(name):
+    theirs = getattr(torch_geometric.nn.aggr, f"{name.capitalize()}Aggregation")()
+    results = []
+    for aggr in (make_aggregation(name, D, 2), theirs):
+        x = messages(INDEX.numel(), 2, D).float().round().requires_grad_()  # with ties
+        out = aggr(x, INDEX, dim_size=NODES, dim=0)
+        out.square().sum().backward()
+        results.append((out, x.grad))
+    assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+
+
+def test_the_gradient_of_a_maximum_by_int32_indices_by_hand():
+    x = torch.tensor([[1.0], [3.0], [2.0], [2.0]], requires_grad=True)
+    make_aggregation("max", 1)(x, torch.tensor([1, 1, 0, 0], dtype=torch.int32), dim_size=2)[:, 0].dot(
+        torch.tensor([10.0, 20.0])
+    ).backward()
+    assert x.grad.flatten().tolist() == [0, 20, 5, 5]
+
+
 @pytest.mark.parametrize("name", INVARIANT)
 def test_invariant_ones_do_not_depend_on_the_order(name):
     aggr, x = made(name), messages(INDEX.numel(), D)
@@ -254,6 +274,13 @@ def test_a_node_without_neighbours_gets_the_stated_constant(name):
     for _ in range(50):
         assert torch.equal(aggr(x[:0], INDEX[:0], dim_size=1), first)
     assert aggr(x[:0], INDEX[:0], dim_size=0).shape == (0, D)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loss_goes_backward_through_a_graph_without_edges(name):
+    x = messages(0, D).requires_grad_()
+    made(name)(x, INDEX[:0], dim_size=2).sum().backward()
+    assert x.grad.shape == (0, D)
 
 
 @pytest.mark.parametrize("d", [1, 4, 7])
@@ -496,6 +523,29 @@ def test_an_index_of_another_length_is_refused(name):
     aggr = make_aggregation(name, 4)
     with pytest.raises(ValueError, match="got 5 messages but an index of 4 targets"):
         aggr(torch.randn(5, 4), torch.tensor([0, 0, 1, 1]))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+@pytest.mark.parametrize("name", NAMES)
+def test_whole_numbers_of_any_size_are_an_index(name, dtype):
+    results = []
+    for index in (INDEX, INDEX.to(dtype)):
+        aggr, x = made(name), messages(INDEX.numel(), D).requires_grad_()
+        out = aggr(x, index, dim_size=NODES)
+        out.square().sum().backward()
+        results.append((out, x.grad))
+    assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_index_of_other_numbers_or_more_dimensions_is_refused(name):
+    aggr, x, ptr = made(name), messages(INDEX.numel(), D), torch.tensor([0.0, INDEX.numel()])
+    for wrong, text in ((INDEX.float(), "torch.float32 and shape (11,)"), (INDEX.bool(), "torch.bool and shape (11,)"),
+                        (INDEX.unsqueeze(1), "torch.int64 and shape (11, 1)")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"got index of {re.escape(text)} but expected whole numbers in one dim"):
+            aggr(x, wrong, dim_size=NODES)
+    with pytest.raises(ValueError, match="got ptr of torch.float32 and shape .2,. but expected whole numbers"):
+        aggr(x, ptr=ptr)
 
 
 def test_sums_in_half_precision_are_summed_in_float32():

@@ -5,7 +5,17 @@ import pickle
 
 import pytest
 import torch
-from torch_geometric.nn import EGConv, GCNConv, LEConv, MessagePassing, ResGatedGraphConv, SAGEConv, TransformerConv
+from torch_geometric.nn import (
+    EGConv,
+    GCNConv,
+    GINEConv,
+    HypergraphConv,
+    LEConv,
+    MessagePassing,
+    ResGatedGraphConv,
+    SAGEConv,
+    TransformerConv,
+)
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
 from ssma.aggr import SSMAAggregation, use_aggregation
@@ -120,3 +130,28 @@ def test_a_second_aggregation_replaces_the_first():
     plain = SAGEConv(8, 8, aggr="mean")
     plain.load_state_dict(layer.state_dict())
     torch.testing.assert_close(layer(X, EDGES), plain(X, EDGES))
+
+
+@pytest.mark.parametrize("make", [lambda: GINEConv(torch.nn.Linear(8, 8)), lambda: SAGEConv(8, 8)])
+def test_a_reset_of_the_layer_draws_the_aggregation_too(make):
+    """PyG's GINEConv resets its own parameters only."""
+    layer = use_aggregation(make(), SSMAAggregation(8))
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.fill_(9)
+    drawn = []
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed)
+        layer.reset_parameters()
+        drawn.append(torch.cat([parameter.detach().flatten().clone() for parameter in layer.parameters()]))
+    assert bool((drawn[0] != 9).all())
+    assert drawn[0].equal(drawn[1])
+    assert not drawn[0].equal(drawn[2])
+
+
+def test_one_number_of_a_node_is_a_feature_of_width_1():
+    """A hypergraph layer propagates, of its targets, their degree only."""
+    with pytest.raises(ValueError, match=r"got target features of width 1 but .* build it with attention_channels="):
+        use_aggregation(HypergraphConv(8, 8), SSMAAggregation(8))(X, EDGES)
+    layer = use_aggregation(HypergraphConv(8, 8), SSMAAggregation(8, attention_channels=(8, 1)))
+    assert layer(X, EDGES).isfinite().all()

@@ -1,5 +1,6 @@
 """Where the operator ends: large learned maps, other modes of torch, second derivatives, arguments it refuses."""
 
+import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -112,6 +113,14 @@ def test_messages_that_are_no_floating_point_numbers_are_refused(name, dtype):
 def test_wrong_options_get_one_clear_sentence(options, message):
     with pytest.raises(ValueError, match=message):
         SSMAAggregation(8, **options)
+
+
+def test_numbers_of_numpy_are_numbers():
+    sizes = {"in_channels": np.int64(8), "kappa": np.int32(3), "heads": np.int64(2)}
+    aggr = SSMAAggregation(**sizes, compression=np.float32(0.5), temperature=np.float64(2))
+    plain = SSMAAggregation(8, 3, heads=2, compression=0.5, temperature=2.0)
+    assert repr(aggr) == repr(plain)
+    assert [p.shape for p in aggr.parameters()] == [p.shape for p in plain.parameters()]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ MAY_IMPORT = {
 }
 NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
-STANDARD = {"functools", "inspect", "math", "typing", "collections", "dataclasses", "importlib"}
+STANDARD = {"functools", "inspect", "math", "numbers", "typing", "collections", "dataclasses", "importlib"}
 
 
 def imports_of(path):
