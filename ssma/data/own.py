@@ -22,6 +22,7 @@ from ssma.study.ids import data_fingerprint, file_fingerprint
 
 READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
 EDGES_ELSEWHERE = ("adj_t", "adj")
+PROCESSED = "processed"  # the folders that PyG's data sets keep what they made in
 METRICS = {"multiclass": ("accuracy",), "regression": ("mae",), "multilabel": ("ap", "auroc")}
 
 
@@ -70,8 +71,9 @@ def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
 def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """Makes a PyG data set and takes its graphs.
 
-    ``spec``: ``class``, the dotted path; ``arguments`` of the call (``root`` is a folder of the results by default);
-    and what ``check_graphs`` takes.
+    ``spec``: ``class``, the dotted path; ``arguments`` of the call; and what ``check_graphs`` takes. The class gets a
+    folder of the results for its ``root``. A ``root`` among the arguments is read and never written: its files are
+    linked there, but for those that the class has processed before, perhaps by other code or arguments.
 
     Raises:
         StudyError: If the class cannot be imported or called, or with what is wrong in its graphs.
@@ -79,17 +81,36 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     dotted, arguments = spec["class"], dict(spec["arguments"])
     module, _, name = dotted.rpartition(".")
     folder = work / "pyg"
-    shutil.rmtree(folder / "processed", ignore_errors=True)  # what other code or arguments left
     try:
         kind = getattr(import_module(module), name)
         if "root" in inspect.signature(kind).parameters:
-            arguments.setdefault("root", str(folder))
+            _link_unprocessed(arguments.get("root"), folder)
+            arguments["root"] = str(folder)
         data_list = list(kind(**arguments))
     except Exception as error:  # a user's class may raise anything
         raise StudyError(
-            f"{dotted} with {arguments}: {type(error).__name__}: {error}; mend the class, its arguments or PYTHONPATH"
+            f"{dotted} with {spec['arguments']}: {type(error).__name__}: {error}; mend the class, its arguments or "
+            "PYTHONPATH"
         ) from error
     return check_graphs(data_list, spec, {})
+
+
+def _link_unprocessed(root: str | None, folder: Path) -> None:
+    """Makes ``folder`` hold what ``root`` holds and what was downloaded into it before, but nothing processed."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_symlink():
+            path.unlink()
+        elif path.name.startswith(PROCESSED):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if root is None:
+        return
+    source = Path(root).expanduser().resolve()
+    for path in source.rglob("*"):
+        place = path.relative_to(source)
+        if path.is_file() and not any(part.startswith(PROCESSED) for part in place.parts):
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            (folder / place).unlink(missing_ok=True)
+            (folder / place).symlink_to(path)
 
 
 def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]) -> Loaded:

@@ -1,6 +1,7 @@
 """A user's own data: what is taken as it is, what is mapped, and what is refused with the number of the graph."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -32,6 +33,17 @@ class Pairs(InMemoryDataset):
         self.save(
             [graph(number, 1 - y if self.flipped else y) for number, y in enumerate(labels)], self.processed_paths[0]
         )
+
+
+class Counted(Pairs):
+    """As many as a file in its root says; what it makes lies in a folder of its own, as PyG's TU sets have it."""
+
+    def __init__(self, root, flipped=False):
+        super().__init__(root, int((Path(root) / "raw/count.txt").read_text()), flipped)
+
+    @property
+    def processed_dir(self):
+        return str(Path(self.root) / "sub/processed")
 
 
 def graph(number, y, **changed):
@@ -236,6 +248,22 @@ def test_a_class_by_its_dotted_path(tmp_path):
     assert loaded.graphs.y.tolist() == [0, 1, 0, 1]
     again = load_pyg(pyg_spec(dotted, count=4, flipped=True), tmp_path, None)
     assert again.graphs.y.tolist() == [1, 0, 1, 0]  # not what the first call left in its cache
+
+
+def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_path):
+    root, work = tmp_path / "root", tmp_path / "work"
+    (root / "raw").mkdir(parents=True)
+    (root / "raw/count.txt").write_text("4")
+    Counted(str(root))
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    assert (root / "sub/processed/data.pt") in before
+    for flipped, y in ((True, [1, 0, 1, 0]), (False, [0, 1, 0, 1])):
+        spec = pyg_spec(f"{Counted.__module__}.Counted", root=str(root), flipped=flipped)
+        assert load_pyg(spec, work, None).graphs.y.tolist() == y
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+    (root / "raw/count.txt").unlink()
+    with pytest.raises(StudyError, match="count.txt"):
+        load_pyg(spec, work, None)
 
 
 @pytest.mark.parametrize(
