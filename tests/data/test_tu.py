@@ -202,3 +202,15 @@ def test_downloads_once(tmp_path, monkeypatch):
     for _ in range(2):
         assert read(tmp_path, None).graphs.y.tolist() == [2, 0, 1]
     assert len(asked) == 1 and asked[0].endswith("/TINY.zip")
+
+
+def test_an_archive_that_was_damaged_on_its_way_leaves_nothing(tmp_path, monkeypatch):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("TINY/TINY_A.txt", EDGES * 50)
+    content = bytearray(archive.getvalue())
+    content[55] ^= 255  # within the compressed data
+    monkeypatch.setattr(raw_files, "urlopen", lambda url, timeout: io.BytesIO(bytes(content)))
+    with pytest.raises(StudyError, match="could not be downloaded .*decompressing"):
+        read(tmp_path, None)
+    assert not list((tmp_path / "work").glob("*"))
