@@ -1,12 +1,17 @@
-"""What a reader of the numbers should know about data and splits: exact copies of graphs, classes never trained on."""
+"""What a reader of the numbers should know about data and splits: exact copies of graphs, edges that stand for less or
+more than they seem, classes never trained on, metrics that a part of a split cannot have.
+"""
 
 import hashlib
 from collections import Counter
 from typing import Any
 
+import torch
+
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import Loaded
 from ssma.data.splits import PARTS
+from ssma.errors import StudyError
 
 
 def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
@@ -44,6 +49,56 @@ def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
         if lacking:
             notes.append(f"class {label} is missing in the training part of split {', '.join(map(str, lacking))}")
     return notes
+
+
+def edge_notes(graphs: Graphs) -> list[str]:
+    """Returns a note if there are edges without one that leads back, edges that are repeated, or self-loops."""
+    start = torch.repeat_interleave(graphs.node_ptr[:-1], graphs.edge_ptr.diff())
+    source, target = graphs.edge_index + start
+    there, back = (source * graphs.num_nodes + target).unique(), (target * graphs.num_nodes + source).unique()
+    counts = {
+        "have none that leads back": int((~torch.isin(there, back, assume_unique=True)).sum()),
+        "are repetitions": graphs.num_edges - there.numel(),
+        "are self-loops": int((source == target).sum()),
+    }
+    found = [f"{count} {what}" for what, count in counts.items() if count]
+    return [f"edges: of {graphs.num_edges}, {', '.join(found)}; they are used as they are"] if found else []
+
+
+def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
+    """Returns a note on the labels that have one class only in a validation or test part, where the metric is an
+    average over the other labels.
+
+    Raises:
+        StudyError: If there is only one class, or if a validation part has no value of the metric at all, so that no
+            epoch could be chosen there.
+    """
+    if loaded.task == "multiclass":
+        if loaded.num_outputs < 2:
+            raise StudyError("labels: every item is of one class, so that there is nothing to learn; mend the data set")
+        return []
+    fewer = []
+    for number, split in enumerate(splits):
+        for part in PARTS[1:]:
+            usable = _usable_targets(loaded, split[part])
+            if part == "validation" and not usable:
+                what = "label has both classes" if loaded.task == "multilabel" else "target is known"
+                raise StudyError(
+                    f"splits: {loaded.metric} is undefined on the validation part of split {number}, where no {what}; "
+                    f"set other splits.folds or splits.seed, or mend the data set"
+                )
+            if usable < loaded.num_outputs:
+                fewer.append(f"{usable} in the {part} part of split {number}")
+    kind = "labels with both classes" if loaded.task == "multilabel" else "targets that are known"
+    return [f"{loaded.metric} is taken over the {kind}: of {loaded.num_outputs}, {', '.join(fewer)}"] if fewer else []
+
+
+def _usable_targets(loaded: Loaded, items: list[int]) -> int:
+    """Returns the number of targets that have a value of the metric on some items."""
+    y = loaded.graphs.y[items]
+    if loaded.task == "regression":
+        return int((~y.isnan()).any(dim=0).sum())
+    return int(((y == 0).any(dim=0) & (y == 1).any(dim=0)).sum())
 
 
 def _contents(graphs: Graphs) -> list[bytes]:

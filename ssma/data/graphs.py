@@ -116,8 +116,18 @@ class Graphs:
 
     @classmethod
     def load(cls, path: Path) -> "Graphs":
-        """Reads what ``save`` wrote; never unpickles code."""
-        return cls(**torch.load(path, weights_only=True))
+        """Reads what ``save`` wrote; never unpickles code.
+
+        Raises:
+            StudyError: If the file is damaged.
+        """
+        try:
+            tensors = torch.load(path, weights_only=True)
+        except Exception as error:  # a damaged file makes torch.load raise nearly anything, and advise anything
+            raise StudyError(
+                f"{path}: damaged ({type(error).__name__}); delete {path.parent} to have it made again"
+            ) from error
+        return cls(**tensors)
 
     def content_hash(self) -> str:
         """Returns the SHA-256 over names, types, shapes and bytes of the tensors."""

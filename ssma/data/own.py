@@ -20,6 +20,9 @@ from ssma.data.tu import read_set
 from ssma.errors import StudyError
 from ssma.study.ids import data_fingerprint, file_fingerprint
 
+READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
+EDGES_ELSEWHERE = ("adj_t", "adj")
+PROCESSED = "processed"  # the folders that PyG's data sets keep what they made in
 METRICS = {"multiclass": ("accuracy",), "regression": ("mae",), "multilabel": ("ap", "auroc")}
 
 
@@ -68,8 +71,9 @@ def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
 def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """Makes a PyG data set and takes its graphs.
 
-    ``spec``: ``class``, the dotted path; ``arguments`` of the call (``root`` is a folder of the results by default);
-    and what ``check_graphs`` takes.
+    ``spec``: ``class``, the dotted path; ``arguments`` of the call; and what ``check_graphs`` takes. The class gets a
+    folder of the results for its ``root``. A ``root`` among the arguments is read and never written: its files are
+    linked there, but for those that the class has processed before, perhaps by other code or arguments.
 
     Raises:
         StudyError: If the class cannot be imported or called, or with what is wrong in its graphs.
@@ -77,17 +81,36 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     dotted, arguments = spec["class"], dict(spec["arguments"])
     module, _, name = dotted.rpartition(".")
     folder = work / "pyg"
-    shutil.rmtree(folder / "processed", ignore_errors=True)  # what other code or arguments left
     try:
         kind = getattr(import_module(module), name)
         if "root" in inspect.signature(kind).parameters:
-            arguments.setdefault("root", str(folder))
+            _link_unprocessed(arguments.get("root"), folder)
+            arguments["root"] = str(folder)
         data_list = list(kind(**arguments))
     except Exception as error:  # a user's class may raise anything
         raise StudyError(
-            f"{dotted} with {arguments}: {type(error).__name__}: {error}; mend the class, its arguments or PYTHONPATH"
+            f"{dotted} with {spec['arguments']}: {type(error).__name__}: {error}; mend the class, its arguments or "
+            "PYTHONPATH"
         ) from error
     return check_graphs(data_list, spec, {})
+
+
+def _link_unprocessed(root: str | None, folder: Path) -> None:
+    """Makes ``folder`` hold what ``root`` holds and what was downloaded into it before, but nothing processed."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_symlink():
+            path.unlink()
+        elif path.name.startswith(PROCESSED):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if root is None:
+        return
+    source = Path(root).expanduser().resolve()
+    for path in source.rglob("*"):
+        place = path.relative_to(source)
+        if path.is_file() and not any(part.startswith(PROCESSED) for part in place.parts):
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            (folder / place).unlink(missing_ok=True)
+            (folder / place).symlink_to(path)
 
 
 def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]) -> Loaded:
@@ -107,7 +130,7 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     """
     if not isinstance(data_list, list | tuple) or not all(isinstance(data, Data) for data in data_list):
         raise StudyError(f"got {type(data_list).__name__} but expected a list of torch_geometric.data.Data")
-    _check_sizes(data_list)
+    _check_contents(data_list)
     kept = [number for number, data in enumerate(data_list) if data.num_nodes]
     if not kept:
         raise StudyError("no graph has a node")
@@ -126,6 +149,7 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
         made.append(Data(own_x, data.edge_index, data.edge_attr, own_y, num_nodes=data.num_nodes))
     graphs, dropped = Graphs.from_data_list(made)
     outputs = len(mapping) if mapping else graphs.y.size(1)
+    unread = sorted({key for data in data_list for key in data.to_dict()} - READ)
     return Loaded(
         graphs,
         "graph",
@@ -137,6 +161,7 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
         label_mapping=mapping,
         raw_files=raw_files,
         dropped_graphs=dropped,
+        notes=[f"not used of the graphs: {', '.join(unread)}"] if unread else [],
     )
 
 
@@ -152,8 +177,9 @@ def _unchanged(spec: dict[str, Any]) -> Path:
     return path
 
 
-def _check_sizes(data_list: Sequence[Data]) -> None:
+def _check_contents(data_list: Sequence[Data]) -> None:
     for number, data in enumerate(data_list):
+        _check_tensors(number, data)
         if data.x is None and "num_nodes" not in data.to_dict():
             raise StudyError(
                 f"graph {number}: it has neither x nor num_nodes, so that nodes without edges at its end would be "
@@ -161,6 +187,27 @@ def _check_sizes(data_list: Sequence[Data]) -> None:
             )
         if data.x is not None and data.x.is_floating_point() and not bool(data.x.isfinite().all()):
             raise StudyError(f"graph {number}: x holds NaN or an infinite value; mend the data set")
+
+
+def _check_tensors(number: int, data: Data) -> None:
+    if data.edge_index is None and (others := [key for key in EDGES_ELSEWHERE if key in data]):
+        raise StudyError(
+            f"graph {number}: its edges are in {others[0]} but expected in edge_index [2, E], int64; "
+            "convert them, e.g. with torch_geometric.utils.to_edge_index"
+        )
+    for key in ("x", "edge_attr", "y"):
+        value = data.get(key)
+        if value is not None and not _is_plain(value, key):
+            got = f"{value.layout} {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
+            raise StudyError(f"graph {number}: {key} is {got} but expected a dense tensor of real numbers; convert it")
+
+
+def _is_plain(value: Any, key: str) -> bool:
+    try:
+        value = value if key == "x" else torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    return isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex()
 
 
 def _features(data_list: list[Data], numbers: list[int], kind: str) -> tuple[list[Tensor], str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ssma.data.checks import find_copies, missing_classes
+from ssma.data.checks import edge_notes, find_copies, measurable_labels, missing_classes
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import LOSS, Loaded
 from ssma.data.splits import make_splits, split_hash
@@ -53,7 +53,8 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     loaded = load_source(dataset["spec"], folder / "raw-work", mirror)
     made, notes = _splits(loaded, dataset["splits"])
     copies, copy_notes = find_copies(loaded, made["splits"])
-    notes += copy_notes + missing_classes(loaded, made["splits"])
+    notes += copy_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
+    notes += missing_classes(loaded, made["splits"]) + measurable_labels(loaded, made["splits"])
     loaded.graphs.save(folder / "graphs.pt")
     record = {"kind": "splits", "dataset": dataset["id"], "items": f"{loaded.level}s"} | made
     write_record(folder / "splits.json", record)

@@ -4,6 +4,7 @@ import io
 import shutil
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def _download(origin: Origin, folder: Path) -> None:
                         _write(partial / path, archive.read(member))
         if missing := _missing(origin, partial):
             raise FileNotFoundError(f"what was downloaded holds no {missing.name}")
-    except (OSError, HTTPException, zipfile.BadZipFile) as error:
+    except (OSError, HTTPException, zipfile.BadZipFile, zlib.error) as error:
         _remove(partial)
         wanted = _missing(origin, folder) or folder / origin.files[0]
         raise StudyError(

@@ -7,9 +7,10 @@ import torch
 from torch_geometric.data import Data
 
 from ssma.data.features import MADE, made_features
-from ssma.data.graphs import Graphs, pointer
+from ssma.data.graphs import Graphs
 from ssma.data.loaded import Loaded
-from ssma.data.raw import Origin, provide, reading
+from ssma.data.raw import Origin, provide
+from ssma.data.tu_files import read_text_set
 from ssma.errors import StudyError
 from ssma.study.ids import file_fingerprint
 
@@ -32,7 +33,7 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
 
 
 def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
-    """Reads the files ``<NAME>_*.txt`` in ``<work>/<NAME>/raw``.
+    """Reads the files ``<NAME>_*.txt`` in ``<work>/<NAME>/raw``, by :func:`ssma.data.tu_files.read_text_set`.
 
     ``spec``: ``node_attributes`` (default false), the continuous attributes that stand in front of the features;
     ``features``: ``labels`` (default), the set's node labels, one-hot (none may be there if there are attributes), or
@@ -48,68 +49,25 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     files = sorted(path for path in raw.glob(f"{name}_*.txt") if "readme" not in path.name.lower())
     for file in files:
         if not file.read_bytes().endswith(b"\n"):
-            raise StudyError(f"{file}: the last line has no line end, the reader would lose it; fetch the file again")
-    data_list, attributes = _read(work, name)
+            raise StudyError(
+                f"{file}: the last line has no line end, so the file may be cut off; fetch it again or end it"
+            )
+    text = read_text_set(raw, name)
     use_attributes, features = spec.get("node_attributes", False), spec.get("features", "labels")
-    words = _set_features(data_list, attributes, use_attributes, features, name)
-    graphs, dropped = Graphs.from_data_list(data_list)
+    words = _set_features(text.data_list, text.attributes, use_attributes, features, name)
+    graphs, dropped = Graphs.from_data_list(text.data_list)
     hashes = {file.name: file_fingerprint(file) for file in files}
     rest = {"features": words, "raw_files": hashes, "dropped_graphs": dropped}
     if graphs.y.is_floating_point():
-        return Loaded(
-            graphs,
-            "graph",
-            "regression",
-            "mae",
-            graphs.y.size(1),
-            **rest,
-            notes=["targets are the graph attributes as they are, not standardised"],
-        )
-    labels = sorted({int(line) for line in (raw / f"{name}_graph_labels.txt").read_text().split()})
-    mapping = {str(label): number for number, label in enumerate(labels)}
-    return Loaded(graphs, "graph", "multiclass", "accuracy", len(labels), label_mapping=mapping, **rest)
+        notes = [*text.notes, "targets are the graph attributes as they are, not standardised"]
+        return Loaded(graphs, "graph", "regression", "mae", graphs.y.size(1), **rest, notes=notes)
+    mapping = {str(label): number for number, label in enumerate(text.labels)}
+    classes = len(mapping)
+    return Loaded(graphs, "graph", "multiclass", "accuracy", classes, label_mapping=mapping, **rest, notes=text.notes)
 
 
 def _text_file(member: str) -> str | None:
     return f"raw/{Path(member).name}" if member.endswith(".txt") else None
-
-
-def _read(work: Path, name: str) -> tuple[list[Data], int]:
-    """Returns the graphs and the number of attribute columns, which stand before the label columns in ``x``.
-
-    The graphs are cut here: PyG's own slices are too short when the last graph has no edge.
-    """
-    from torch_geometric.datasets.tu_dataset import TUDataset
-    from torch_geometric.io import read_txt_array
-
-    raw = work / name / "raw"
-    with reading(name, raw, work / name / "processed"):
-        dataset = TUDataset(str(work), name, use_node_attr=True)
-        owner = read_txt_array(str(raw / f"{name}_graph_indicator.txt"), dtype=torch.long) - 1
-    whole, sizes = dataset._data, torch.bincount(owner)
-    if bool((owner.diff() < 0).any()):
-        raise StudyError(f"data set {name}: {name}_graph_indicator.txt is not sorted; sort the nodes by graph")
-    if whole.y is None or whole.y.size(0) != sizes.numel():
-        found = "no" if whole.y is None else whole.y.size(0)
-        raise StudyError(
-            f"data set {name}: {found} graph labels for {sizes.numel()} graphs; "
-            f"{name}_graph_labels.txt must hold one per graph"
-        )
-    nodes = pointer(sizes).tolist()
-    edges = dataset.slices["edge_index"].tolist()
-    edges += [edges[-1]] * (len(nodes) - len(edges))
-    data_list = []
-    for number, (first, last) in enumerate(zip(nodes[:-1], nodes[1:], strict=True)):
-        own = slice(edges[number], edges[number + 1])
-        data_list.append(
-            Data(
-                x=torch.empty(last - first, 0) if whole.x is None else whole.x[first:last],
-                edge_index=whole.edge_index[:, own],
-                edge_attr=None if whole.edge_attr is None or whole.edge_attr.size(1) == 0 else whole.edge_attr[own],
-                y=whole.y[number],
-            )
-        )
-    return data_list, dataset.num_node_attributes
 
 
 def _set_features(data_list: list[Data], attributes: int, use_attributes: bool, features: str, name: str) -> str:

@@ -161,7 +161,7 @@ class PyGDataset(GraphsDataset):
     class_: str = Field(alias="class", pattern=r"^[^.].*\..*[^.]$")
     """Dotted path of a torch_geometric.data.InMemoryDataset."""
     arguments: dict[str, Any] = {}
-    """Arguments of the call; root is a folder of the results by default."""
+    """Arguments of the call; a root is only read, what the class makes goes to a folder of the results."""
 
 
 AnyDataset = Annotated[

@@ -1,6 +1,7 @@
 """A user's own data: what is taken as it is, what is mapped, and what is refused with the number of the graph."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -32,6 +33,17 @@ class Pairs(InMemoryDataset):
         self.save(
             [graph(number, 1 - y if self.flipped else y) for number, y in enumerate(labels)], self.processed_paths[0]
         )
+
+
+class Counted(Pairs):
+    """As many as a file in its root says; what it makes lies in a folder of its own, as PyG's TU sets have it."""
+
+    def __init__(self, root, flipped=False):
+        super().__init__(root, int((Path(root) / "raw/count.txt").read_text()), flipped)
+
+    @property
+    def processed_dir(self):
+        return str(Path(self.root) / "sub/processed")
 
 
 def graph(number, y, **changed):
@@ -151,6 +163,10 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0.0), graph(0, NAN)], {"task": "multiclass"}, r"graph 1: y is \[nan\]"),
         ([graph(0, 0), graph(0, 2)], {"task": "multilabel"}, r"graph 1: y is \[2.0\], not 0 or 1"),
         ([graph(0, 0.5), graph(0, math.inf)], {}, r"graph 1: y is \[inf\]"),
+        ([graph(0, 0, edge_index=None, adj_t=torch.eye(3).to_sparse())], {}, "graph 0: its edges are in adj_t"),
+        ([graph(0, 0), graph(0, "b")], {}, "graph 1: y is str but expected a dense tensor"),
+        ([graph(0, 0, x=torch.eye(3).to_sparse())], {}, "graph 0: x is torch.sparse_coo torch.float32 but expected"),
+        ([graph(0, 0, x=torch.eye(3) * 1j)], {}, "graph 0: x is torch.strided torch.complex64"),
         ([graph(0, 0), graph(0, 1)], {"metric": "ap"}, "got metric ap for a multiclass task; its metrics are accuracy"),
         ([graph(0, 0), graph(0, 1)], {"loss": "mse"}, "got loss mse for a multiclass task"),
     ],
@@ -234,6 +250,22 @@ def test_a_class_by_its_dotted_path(tmp_path):
     assert again.graphs.y.tolist() == [1, 0, 1, 0]  # not what the first call left in its cache
 
 
+def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_path):
+    root, work = tmp_path / "root", tmp_path / "work"
+    (root / "raw").mkdir(parents=True)
+    (root / "raw/count.txt").write_text("4")
+    Counted(str(root))
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    assert (root / "sub/processed/data.pt") in before
+    for flipped, y in ((True, [1, 0, 1, 0]), (False, [0, 1, 0, 1])):
+        spec = pyg_spec(f"{Counted.__module__}.Counted", root=str(root), flipped=flipped)
+        assert load_pyg(spec, work, None).graphs.y.tolist() == y
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+    (root / "raw/count.txt").unlink()
+    with pytest.raises(StudyError, match="count.txt"):
+        load_pyg(spec, work, None)
+
+
 @pytest.mark.parametrize(
     ("dotted", "arguments", "message"),
     [
@@ -295,3 +327,62 @@ def test_a_class_that_is_never_trained_is_noted(tmp_path):
     lacking = [number for number, split in enumerate(load(tmp_path / "o").splits) if 0 not in split["train"]]
     assert len(lacking) == 2  # where graph 0 tests and where it validates
     assert f"class 1 is missing in the training part of split {', '.join(map(str, lacking))}" in card["notes"]
+
+
+def test_what_is_not_used_of_the_graphs_is_noted(tmp_path):
+    loaded = read(tmp_path, [graph(0, 0, edge_weight=torch.ones(4)), graph(0, 1, pos=torch.ones(3, 2))])
+    assert loaded.notes == ["not used of the graphs: edge_weight, pos"]
+    assert read(tmp_path, [graph(0, 0), graph(0, 1, num_nodes=3)]).notes == []
+
+
+def test_edges_that_are_not_what_they_seem_are_noted(tmp_path):
+    # the first graph: 0-1 twice and once back, 1-2 one way, a loop; of 5 + 4 edges 1 has no way back, 1 repeats
+    odd = torch.tensor([[0, 0, 1, 1, 2], [1, 1, 0, 2, 2]])
+    graphs = [graph(0, 0, edge_index=odd), *(graph(number, number % 2) for number in range(1, 6))]
+    torch.save(graphs, tmp_path / "g.pt")
+    notes = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
+    expected = (
+        "edges: of 25, 1 have none that leads back, 1 are repetitions, 1 are self-loops; they are used as they are"
+    )
+    assert expected in notes
+    torch.save(graphs[1:], tmp_path / "g.pt")
+    assert not any(
+        note.startswith("edges") for note in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
+    )
+
+
+BLOCKS = [[1, 9, 8, 5], [10, 2, 3, 7], [4, 0, 11, 6]]  # of 12 items shuffled by seed 0: the folds
+
+
+@pytest.mark.parametrize(
+    ("y_of", "options", "message"),
+    [
+        (lambda number: 3, {"task": "multiclass"}, "labels: every item is of one class"),
+        (
+            lambda number: NAN if number in BLOCKS[0] else number / 2,
+            {"task": "regression"},
+            "splits: mae is undefined on the validation part of split 2, where no target is known",
+        ),
+        (
+            lambda number: int(number in (1, 4)),
+            {"task": "multilabel", "metric": "auroc"},
+            "splits: auroc is undefined on the validation part of split 0, where no label has both classes",
+        ),
+    ],
+)
+def test_what_no_fit_could_be_judged_on_is_refused(tmp_path, y_of, options, message):
+    torch.save([graph(number, y_of(number)) for number in range(12)], tmp_path / "g.pt")
+    with pytest.raises(StudyError, match=message):
+        prepare(tmp_path / "o", entry(tmp_path / "g.pt", **options), None)
+    assert not (tmp_path / "o/card.json").exists()
+
+
+def test_labels_that_the_metric_leaves_out_are_noted(tmp_path):
+    # the first label has both classes in every fold, the second only in fold 1: test of split 1, validation of split 0
+    y = [torch.tensor([float(number in (1, 10, 4)), float(number == 2)]) for number in range(12)]
+    torch.save([graph(number, own) for number, own in enumerate(y)], tmp_path / "g.pt")
+    notes = prepare(tmp_path / "o", entry(tmp_path / "g.pt", task="multilabel"), None)["notes"]
+    assert notes[-1] == (
+        "ap is taken over the labels with both classes: of 2, 1 in the test part of split 0, "
+        "1 in the validation part of split 1, 1 in the validation part of split 2, 1 in the test part of split 2"
+    )

@@ -95,6 +95,15 @@ def test_load_refuses_other_graphs(tmp_path):
         load(tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"", b"\0hello" * 50, None])
+def test_a_damaged_file_says_what_to_delete(tmp_path, content):
+    prepare(tmp_path, entry("product_classification"), None)
+    path = tmp_path / "graphs.pt"
+    path.write_bytes(path.read_bytes()[:-2000] if content is None else content)
+    with pytest.raises(StudyError, match=r"graphs.pt: damaged \(\w+\); delete .* to have it made again$"):
+        load(tmp_path)
+
+
 def test_load_refuses_touched_splits(tmp_path):
     prepare(tmp_path, entry("product_classification"), None)
     path = tmp_path / "splits.json"

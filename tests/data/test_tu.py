@@ -74,6 +74,23 @@ def test_widths_follow_the_switch(tmp_path, node_attributes, leave_out, width, e
         assert graphs.x[:, 0].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
 
 
+def test_repeated_edges_are_one_with_all_labels_and_self_loops_are_left_out(tmp_path):
+    listed = "1, 2\n2, 1\n1, 2\n3, 3\n2, 1\n4, 5\n5, 4\n5, 4\n"
+    mirror = write_set(tmp_path / "mirror", ("edge_attributes",), A=listed, edge_labels="0\n0\n0\n2\n0\n1\n1\n0\n")
+    loaded = read(tmp_path, mirror)
+    assert loaded.graphs.edge_index.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
+    assert loaded.graphs.edge_attr.tolist() == [[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
+    assert loaded.notes == ["edges: 1 self-loops and 3 repeated edges were left out"]
+
+
+def test_a_set_without_an_edge_and_files_of_other_systems(tmp_path):
+    changed = {name: f"\ufeff{text}\n".replace("\n", "\r\n") for name, text in (FILES | {"A": ""}).items()}
+    mirror = write_set(tmp_path / "mirror", ("edge_labels", "edge_attributes"), **changed)
+    loaded = read(tmp_path, mirror, node_attributes=True)
+    assert loaded.graphs.edge_ptr.tolist() == [0, 0, 0, 0] and loaded.graphs.edge_attr is None
+    assert loaded.graphs.x[:, :3].tolist()[0] == [0.5, 1, 1] and loaded.graphs.y.tolist() == [2, 0, 1]
+
+
 def test_made_features_and_no_stale_cache(tmp_path):
     mirror = write_set(tmp_path / "mirror", ("node_labels", "node_attributes"))
     degree = read(tmp_path, mirror, features="degree")
@@ -123,12 +140,32 @@ def test_graph_attributes_are_real_targets(tmp_path):
         (("node_labels",), {}, {}, "no node labels.*or node_attributes to true"),
         (("node_attributes",), {}, {"node_attributes": True}, "node_attributes is true, but the set has none"),
         ((), {}, {"features": "colour"}, "features is 'colour', allowed are labels, degree, constant, zeros, random"),
-        ((), {"graph_labels": "5\n1\n"}, {}, "2 graph labels for 3 graphs"),
-        (("graph_labels",), {}, {}, "no graph labels for 3 graphs"),
+        ((), {"graph_labels": "5\n1\n"}, {}, "TINY_graph_labels.txt: got 2 lines but expected 3, .* of the graphs"),
+        ((), {"graph_labels": "0.5\n1.5\n0.5\n"}, {}, "TINY_graph_labels.txt: cannot be read .* '0.5' .* row 0"),
+        (
+            (),
+            {"graph_labels": "1, 0\n0, 1\n1, 1\n"},
+            {},
+            "TINY_graph_labels.txt: got 2 numbers in a line but expected 1",
+        ),
+        (("graph_labels",), {}, {}, "TINY_graph_labels.txt: missing; it holds the class of each graph"),
+        ((), {"node_labels": "3\n4\n3\n4\n3\n"}, {}, "TINY_node_labels.txt: got 5 lines but expected 6, .* the nodes"),
+        ((), {"node_labels": FILES["node_labels"] + "3\n"}, {}, "TINY_node_labels.txt: got 7 lines but expected 6"),
+        ((), {"node_attributes": "1\n2\n"}, {}, "TINY_node_attributes.txt: got 2 lines but expected 6"),
+        ((), {"edge_labels": "0\n0\n1\n"}, {}, "TINY_edge_labels.txt: got 3 lines but expected 6, .* of the edges"),
         ((), {"A": EDGES.strip()}, {}, "TINY_A.txt: the last line has no line end"),
-        (("edge_labels", "edge_attributes"), {"A": EDGES + "3, 4\n"}, {}, r"graph 0: edge_index spans 0\.\.3"),
+        (
+            ("edge_labels",),
+            {"A": EDGES + "3, 4\n"},
+            {},
+            "TINY_A.txt: line 7 is the edge 3, 4; .* two nodes of one graph",
+        ),
+        ((), {"A": EDGES.replace("5", "7")}, {}, "TINY_A.txt: line 5 is the edge 4, 7; .* the nodes are 1 to 6"),
+        ((), {"A": EDGES.replace("1", "0")}, {}, "TINY_A.txt: line 1 is the edge 0, 2; .* the nodes are 1 to 6"),
+        ((), {"graph_indicator": "0\n0\n0\n1\n1\n2\n"}, {}, "TINY_graph_indicator.txt: it must number .* from 1"),
         ((), {"graph_indicator": "1\n2\n1\n2\n2\n3\n"}, {}, "not sorted"),
-        ((), {"A": "x, y\n"}, {}, "the files in .*TINY/raw cannot be read"),
+        ((), {"A": "x, y\n"}, {}, "TINY_A.txt: cannot be read .* 'x' .* it must hold whole numbers with commas"),
+        ((), {"A": "1 2\n2 1\n"}, {}, "TINY_A.txt: cannot be read .* '1 2'"),
         (("graph_indicator",), {}, {}, "TINY_graph_indicator.txt is not in"),
         (("A",), {}, {}, "TINY_A.txt is not in .*data.mirror.*SSMA_DATA_MIRROR"),
     ],
@@ -165,3 +202,15 @@ def test_downloads_once(tmp_path, monkeypatch):
     for _ in range(2):
         assert read(tmp_path, None).graphs.y.tolist() == [2, 0, 1]
     assert len(asked) == 1 and asked[0].endswith("/TINY.zip")
+
+
+def test_an_archive_that_was_damaged_on_its_way_leaves_nothing(tmp_path, monkeypatch):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("TINY/TINY_A.txt", EDGES * 50)
+    content = bytearray(archive.getvalue())
+    content[55] ^= 255  # within the compressed data
+    monkeypatch.setattr(raw_files, "urlopen", lambda url, timeout: io.BytesIO(bytes(content)))
+    with pytest.raises(StudyError, match="could not be downloaded .*decompressing"):
+        read(tmp_path, None)
+    assert not list((tmp_path / "work").glob("*"))

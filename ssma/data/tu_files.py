@@ -1,0 +1,144 @@
+"""The text files of a set in the format of the TU collection, read as they are written.
+
+PyG's reader adds up the one-hot labels of an edge that is listed twice, and is silent on files of unequal length.
+"""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+from torch_geometric.data import Data
+from torch_geometric.utils import coalesce, remove_self_loops
+
+from ssma.data.graphs import pointer
+from ssma.errors import StudyError
+
+
+@dataclass(frozen=True, eq=False)
+class TextSet:
+    """What the files say.
+
+    Args:
+        data_list: The graphs; ``x`` holds the attributes of the nodes, then their one-hot labels; ``edge_attr`` the
+            one-hot labels of the edges, or None.
+        attributes: Columns of ``x`` that are attributes.
+        labels: The classes of the graphs in rising order; empty where they have real targets.
+        notes: What was left out.
+    """
+
+    data_list: list[Data]
+    attributes: int
+    labels: list[int]
+    notes: list[str]
+
+
+def read_text_set(raw: Path, name: str) -> TextSet:
+    """Reads ``<NAME>_*.txt`` in ``raw``. Self-loops are left out; of an edge that is listed again one is kept, which
+    has all labels of the listed ones. Continuous edge attributes are not read.
+
+    Raises:
+        StudyError: If the files cannot be read or do not belong together; the message names the file.
+    """
+    files = _Files(raw, name)
+    owner = files.whole("graph_indicator", columns=1).flatten() - 1
+    if owner.numel() == 0 or int(owner.min()) < 0:
+        raise StudyError(f"{files.path('graph_indicator')}: it must number the graphs of the nodes from 1")
+    if bool((owner.diff() < 0).any()):
+        raise StudyError(f"{files.path('graph_indicator')}: it is not sorted; sort the nodes by graph")
+    sizes = torch.bincount(owner)
+    edge_index, edge_labels, notes = _edges(files, owner)
+    attributes = files.real("node_attributes", owner.numel(), "nodes")
+    node_labels = files.one_hot("node_labels", owner.numel(), "nodes")
+    columns = [table for table in (attributes, node_labels) if table is not None]
+    x = torch.cat([torch.empty(owner.numel(), 0), *columns], dim=1)
+    y, labels = _targets(files, sizes.numel())
+    edge_owner = owner[edge_index[0]]
+    local = edge_index - pointer(sizes)[edge_owner]
+    node_counts, edge_counts = sizes.tolist(), torch.bincount(edge_owner, minlength=sizes.numel()).tolist()
+    parts = zip(
+        x.split(node_counts),
+        local.split(edge_counts, dim=1),
+        [None] * len(node_counts) if edge_labels is None else edge_labels.split(edge_counts),
+        y,
+        strict=True,
+    )
+    data_list = [Data(own_x, own_edges, own_labels, own_y) for own_x, own_edges, own_labels, own_y in parts]
+    return TextSet(data_list, 0 if attributes is None else attributes.size(1), labels, notes)
+
+
+class _Files:
+    """The files of one set, each read as a table of numbers."""
+
+    def __init__(self, raw: Path, name: str) -> None:
+        self.raw, self.name = raw, name
+
+    def path(self, part: str) -> Path:
+        return self.raw / f"{self.name}_{part}.txt"
+
+    def whole(self, part: str, columns: int | None = None, rows: int | None = None, of: str = "") -> Tensor:
+        """Returns whole numbers, int64 [rows, columns]."""
+        return self._table(part, np.int64, "whole numbers", columns, rows, of)
+
+    def real(self, part: str, rows: int, of: str) -> Tensor | None:
+        """Returns real numbers, float32 [rows, columns], or None without the file."""
+        return self._table(part, np.float64, "numbers", None, rows, of).float() if self.path(part).is_file() else None
+
+    def one_hot(self, part: str, rows: int, of: str) -> Tensor | None:
+        """Returns labels, each column one-hot from its smallest to its largest, float32, or None without the file."""
+        if rows == 0 or not self.path(part).is_file():
+            return None
+        labels = self.whole(part, None, rows, of)
+        return torch.cat([one_hot(column - column.min()) for column in labels.unbind(1)], 1).float()
+
+    def _table(self, part: str, kind: type, what: str, columns: int | None, rows: int | None, of: str) -> Tensor:
+        path = self.path(part)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "loadtxt: input contained no data")
+                table = np.loadtxt(path, kind, comments=None, delimiter=",", ndmin=2, encoding="utf-8-sig")
+        except (OSError, ValueError) as error:
+            raise StudyError(
+                f"{path}: cannot be read ({error}); it must hold {what} with commas between them, as many in every line"
+            ) from error
+        if table.size and columns is not None and table.shape[1] != columns:
+            raise StudyError(f"{path}: got {table.shape[1]} numbers in a line but expected {columns}")
+        if rows is not None and len(table) != rows:
+            raise StudyError(f"{path}: got {len(table)} lines but expected {rows}, one for each of the {of}")
+        return torch.from_numpy(table)
+
+
+def _edges(files: _Files, owner: Tensor) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Returns the edges between nodes numbered over all graphs, sorted by source, their labels, and notes."""
+    listed = files.whole("A", columns=2).reshape(-1, 2).t() - 1
+    labels = files.one_hot("edge_labels", listed.size(1), "edges")
+    wrong = ((listed < 0) | (listed >= owner.numel())).any(dim=0)
+    if not bool(wrong.any()):
+        wrong = owner[listed[0]] != owner[listed[1]]
+    if bool(wrong.any()):
+        line = int(wrong.nonzero()[0])
+        raise StudyError(
+            f"{files.path('A')}: line {line + 1} is the edge {', '.join(map(str, (listed[:, line] + 1).tolist()))}; an "
+            f"edge joins two nodes of one graph, and the nodes are 1 to {owner.numel()}"
+        )
+    edges, labels = remove_self_loops(listed, labels)
+    loops, before = listed.size(1) - edges.size(1), edges.size(1)
+    edges, labels = coalesce(edges, labels, owner.numel(), reduce="max")
+    counts = {"self-loops": loops, "repeated edges": before - edges.size(1)}
+    left_out = [f"{count} {what}" for what, count in counts.items() if count]
+    return edges, labels, [f"edges: {' and '.join(left_out)} were left out"] if left_out else []
+
+
+def _targets(files: _Files, graphs: int) -> tuple[Tensor, list[int]]:
+    """Returns a row of real targets, or a class from 0, for each graph; and the labels of the classes."""
+    targets = files.real("graph_attributes", graphs, "graphs")
+    if targets is not None:
+        return targets, []
+    if not files.path("graph_labels").is_file():
+        raise StudyError(f"{files.path('graph_labels')}: missing; it holds the class of each graph")
+    labels = files.whole("graph_labels", 1, graphs, "graphs").flatten()
+    classes, y = labels.unique(return_inverse=True)
+    return y, classes.tolist()
