@@ -56,6 +56,27 @@ def test_a_search_for_the_other_direction_is_refused(tmp_path):
         search(tmp_path / "j", "s", SPACE, 1, [0], "minimize", False, run)
 
 
+def test_half_a_line_of_a_journal_costs_no_search(tmp_path):
+    real = {"x": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
+    whole = tried(tmp_path, real, 3, "tpe")
+    lines = (tmp_path / "j").read_bytes().splitlines(keepends=True)
+    for kept in (0, 1, 4, len(lines) - 1):  # in the study's creation, in the first trial, in the last one
+        (tmp_path / "j").write_bytes(b"".join(lines[:kept]) + lines[kept][:-9])
+        assert tried(tmp_path, real, 3, "tpe") == whole
+        assert tried(tmp_path, real, 3, "tpe") == whole
+
+
+@pytest.mark.parametrize("damage", [b"\x00\xff\xfe\n", b"none\n", b"\n"])
+def test_a_damaged_journal_is_one_clear_error_and_can_be_deleted(tmp_path, damage):
+    whole = tried(tmp_path, SPACE, 3, "tpe")
+    lines = (tmp_path / "j").read_bytes().splitlines(keepends=True)
+    (tmp_path / "j").write_bytes(b"".join([*lines[:4], damage, *lines[5:]]))
+    with pytest.raises(StudyError, match=r"/j: line 5 is damaged; delete the file to have it made again"):
+        tried(tmp_path, SPACE, 3, "tpe")
+    (tmp_path / "j").unlink()
+    assert tried(tmp_path, SPACE, 3, "tpe") == whole
+
+
 def test_pruning_needs_as_many_splits_as_is_said(tmp_path):
     def worse_each_time(hyperparameters, split):
         return run(hyperparameters, split) | {"validation": {"m": -hyperparameters["x"] - split / 10}}
