@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from made_records import log_live, make_fit, make_plan, make_trial, write_arm
@@ -53,6 +54,10 @@ def run_of(results, key):
     client = make_client(tracking_uri(results, None))
     experiment = client.get_experiment_by_name("made").experiment_id
     return client.search_runs([experiment], f"tags.\"ssma.key\" = '{key}'")
+
+
+def artifacts_of(run):
+    return Path(unquote(urlsplit(run.info.artifact_uri).path))
 
 
 def test_live_logging_and_filling_say_the_same_once(results):
@@ -122,7 +127,7 @@ def test_parents_and_artifacts(results):
     trials, fits = write_arm(results, arm)
     log_live(open_tracker(results, plan), arm, trials, fits)
     (parent,) = run_of(results, f"arm:{arm['id']}")
-    folder = Path(parent.info.artifact_uri)
+    folder = artifacts_of(parent)
     assert folder.is_relative_to(results.store)
     assert sorted(path.name for path in folder.iterdir()) == ["chosen.json", "config.json", "evaluation.json", "params"]
     assert json.loads((folder / "config.json").read_text())["arm"]["id"] == arm["id"]
@@ -131,7 +136,7 @@ def test_parents_and_artifacts(results):
     assert len(parent.data.params["ssma.note"]) == 6000
     (fit,) = run_of(results, f"fit:{arm['id']}:0:0")
     assert fit.data.tags["mlflow.parentRunId"] == parent.info.run_id
-    assert json.loads((Path(fit.info.artifact_uri) / "record.json").read_text())["id"] == fits[0]["id"]
+    assert json.loads((artifacts_of(fit) / "record.json").read_text())["id"] == fits[0]["id"]
 
 
 def test_runs_of_a_killed_process_are_completed_or_closed(results):
@@ -218,8 +223,27 @@ def test_moved_results_keep_their_artifacts(results):
     assert fill(moved, plan)["new_runs"] == 0
     for key in (f"arm:{plan['arms'][0]['id']}", f"fit:{plan['arms'][0]['id']}:0:0"):
         (run,) = run_of(moved, key)
-        assert run.info.artifact_uri.startswith(str(moved.store))
-        assert list(Path(run.info.artifact_uri).glob("*.json"))
+        assert artifacts_of(run).is_relative_to(moved.store)
+        assert list(artifacts_of(run).glob("*.json"))
+
+
+def test_artifacts_lie_beside_the_store_whatever_the_folder_is_called(tmp_path):
+    results = Results(tmp_path / "a b#c%20d;é" / "made")
+    plan = make_plan(["one"])
+    write_arm(results, plan["arms"][0])
+    fill(results, plan)
+    (run,) = run_of(results, f"fit:{plan['arms'][0]['id']}:0:0")
+    assert artifacts_of(run).is_relative_to(results.store)
+    assert [file.name for file in artifacts_of(run).iterdir()] == ["record.json"]
+    assert [folder.name for folder in tmp_path.iterdir()] == ["a b#c%20d;é"]
+
+
+def test_a_folder_that_sqlite_cannot_address_costs_one_warning(tmp_path, warnings_of):
+    results, plan = Results(tmp_path / "what?"), make_plan(["one"])
+    assert isinstance(open_tracker(results, plan), NoTracker)
+    assert isinstance(open_tracker(results, plan), NoTracker)
+    (line,) = warnings_of()
+    assert "SQLite addresses cannot hold '?'; rename the folder or set track.uri" in line
 
 
 def test_sqlite_is_in_wal_mode(results):
