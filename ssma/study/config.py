@@ -205,8 +205,8 @@ def track_error(uri: str | None) -> str | None:
     if urlsplit(uri or "").password is None:
         return None
     return (
-        "track.uri: holds a password, which would be written into plan.json and the report; put it into "
-        "MLFLOW_TRACKING_PASSWORD and the user into MLFLOW_TRACKING_USERNAME, of a database into PGPASSWORD or ~/.pgpass"
+        "track.uri: holds a password, which would be written into plan.json and report; put it into the variable "
+        "MLFLOW_TRACKING_PASSWORD and the user into MLFLOW_TRACKING_USERNAME; of a database, into PGPASSWORD"
     )
 
 

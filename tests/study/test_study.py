@@ -208,11 +208,20 @@ def test_all_errors_at_once_with_their_path():
         ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'ap', 'auroc' or 'mae', got 'loss'"),
         ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: expected a finite number, got nan"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [1, "1", True]}}}, "tune.space.mine.p: 1 and true are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": [date(2024, 1, 2)]}}}, "aggregators.mine.p: expected numbers, texts,"),
     ],
 )  # fmt: skip
 def test_wrong_inputs_are_named(changes, message):
     assert message in errors_of(**changes)
+
+
+def test_a_reader_that_has_enough_ends_no_command_with_an_error():
+    command = f"{sys.executable} -m ssma plan studies/paper.yaml | head -n 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
 
 
 def test_a_password_of_a_tracking_server_is_neither_taken_nor_told():
