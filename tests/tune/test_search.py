@@ -42,6 +42,15 @@ def test_no_sampler_repeats_a_configuration(tmp_path, sampler):
     assert {"ssma.selection": "random"} in same_thing
 
 
+@pytest.mark.parametrize("sampler", ["random", "tpe", "grid"])
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_values_of_any_kind_are_searched_and_found_again(tmp_path, sampler):
+    values = [None, True, "None", 2, 0.5, [16], [16, 16], {"a": 1}]
+    found = tried(tmp_path, {"mine.x": values}, 8, sampler)
+    assert all({"mine.x": value} in found for value in values)
+    assert tried(tmp_path, {"mine.x": values}, 8, sampler) == found
+
+
 def test_random_is_not_tpe_and_goes_on_where_it_ended(tmp_path):
     real = {"x": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
     five = tried(tmp_path / "a", real, 5, "random")
