@@ -86,11 +86,11 @@ def test_live_logging_and_filling_say_the_same_once(results):
     name, status, tags, params, histories = logged[f"fit:{one}:0:0"]
     assert (name, status, tags["ssma.status"], tags["ssma.seed"]) == ("split 0 seed 0", "FINISHED", "ok", "123")
     start = 1767268800000
-    curve = [(0, 0.5, start + 500), (1, 0.9, start + 1000), (2, 0.7, start + 1500)]
+    curve = [(1, 0.5, start + 500), (2, 0.9, start + 1000), (3, 0.7, start + 1500)]
     assert histories["validation_accuracy"] == curve
-    assert histories["train_loss"] == [(0, 1.0, start + 500), (2, 0.2, start + 1500)]  # null is not logged
-    assert histories["best.validation_accuracy"] == [(1, 0.9, start + 1500)]
-    assert histories["best.test_accuracy"] == [(1, 0.8, start + 1500)]
+    assert histories["train_loss"] == [(1, 1.0, start + 500), (3, 0.2, start + 1500)]  # null is not logged
+    assert histories["best.validation_accuracy"] == [(2, 0.9, start + 1500)]  # the step is the epoch, as in the curve
+    assert histories["best.test_accuracy"] == [(2, 0.8, start + 1500)]
     assert histories["parameters"][0][1] == 999
 
     name, status, tags, params, histories = logged[f"fit:{one}:1:0"]
