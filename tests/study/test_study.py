@@ -335,6 +335,9 @@ def test_records_are_sealed(tmp_path):
     path.write_text(path.read_text()[:20])
     with pytest.raises(StudyError, match="not a sealed record"):
         read_record(path)
+    path.write_text('{"value": NaN, "seal": "x"}')
+    with pytest.raises(StudyError, match="not a sealed record"):
+        read_record(path)
     with pytest.raises(StudyError, match="cannot be read"):
         read_record(tmp_path / "nowhere.json")
     with pytest.raises(ValueError, match="not JSON compliant"):
