@@ -1,12 +1,15 @@
 """What lies in a real SQLite store after logging."""
 
+import contextlib
 import json
 import logging
 import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -119,6 +122,27 @@ def test_live_logging_and_filling_say_the_same_once(results):
     shutil.copytree(results.root, copy.root, ignore=shutil.ignore_patterns("mlflow"))
     assert fill(copy, plan)["new_runs"] == 10
     assert runs_of(copy) == logged
+
+
+def test_two_fillings_at_once_double_no_run(results, monkeypatch):
+    """The second would find none of the runs that the first is about to make."""
+    plan = make_plan()
+    for arm in plan["arms"]:
+        write_arm(results, arm)
+    both = threading.Barrier(2)
+    real = Tracker._runs
+
+    def meet_after_reading(self, arm_id):
+        found = real(self, arm_id)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=1)
+        return found
+
+    monkeypatch.setattr(Tracker, "_runs", meet_after_reading)
+    with ThreadPoolExecutor(2) as pool:
+        new = [counts["new_runs"] for counts in pool.map(fill, [results] * 2, [plan] * 2)]
+    assert sorted(new) == [0, 10]
+    assert len(runs_of(results)) == 10
 
 
 def test_parents_and_artifacts(results):
