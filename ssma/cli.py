@@ -347,14 +347,12 @@ def _rerun(options: argparse.Namespace) -> int:
 
 
 def _ui(options: argparse.Namespace) -> int:
-    plan = read_record(options.plan)
     from ssma.track.store import tracking_uri
+    from ssma.track.ui import open_ui
 
-    uri = tracking_uri(Results(options.plan.parent), plan["config"]["track"]["uri"])
-    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    arguments = ["ui", "--backend-store-uri", uri, "--workers", "1", "--port", str(options.port)]
-    log.info("MLflow UI: http://localhost:%d", options.port)
-    os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], os.environ | quiet)
+    plan = read_record(options.plan)
+    open_ui(tracking_uri(Results(options.plan.parent), plan["config"]["track"]["uri"]), options.port)
+    return 0
 
 
 def _data_stats(options: argparse.Namespace) -> int:
