@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ssma.errors import StudyError
+from ssma.errors import STOPPED, StudyError
 from ssma.study.config import Study, load_study
 from ssma.study.cost import describe, duration, plan_cost
 from ssma.study.lookup import named, named_arm
@@ -29,13 +29,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status: 0, 1 for a result that is not there, 2 for a wrong input."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     log.setLevel(logging.INFO)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
     try:
         options = _parser().parse_args(arguments)
         return options.run(options)
     except StudyError as error:
         print(f"ssma: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever reads the output, such as head, has enough; Python would write the rest at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,11 +62,12 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset"
     )
-    for name, run, text in (
-        ("tune", _tune, "Search the hyperparameters of an arm."),
-        ("evaluate", _evaluate, "Train an arm's chosen configuration with fresh seeds on every split."),
+    for name, run, what, text in (
+        ("tune", _tune, "arm", "Search the hyperparameters of an arm."),
+        ("evaluate", _evaluate, "arm", "Train an arm's chosen configuration with fresh seeds on every split."),
+        ("theory", _theory, "experiment", "Run a theory experiment and draw its figure."),
     ):
-        command(name, run, text, "plan", "arm").add_argument(
+        command(name, run, text, "plan", what).add_argument(
             "--threads", type=_positive, default=1, help="torch's threads"
         )
     command("collect", _collect, "Gather all records in one table (parquet).", "plan")
@@ -78,8 +82,6 @@ def _parser() -> argparse.ArgumentParser:
     command("schema", _schema, "Print the JSON Schema of a study file.")
     command("show", _show, "Show what stands behind a number: an arm (id or label) or a fit (id).", "plan", "cell")
     command("rerun", _rerun, "Train an arm's evaluation fits, or one fit, again and compare.", "plan", "cell")
-    theorist = command("theory", _theory, "Run a theory experiment and draw its figure.", "plan", "experiment")
-    theorist.add_argument("--threads", type=_positive, default=1, help="torch's threads")
     _add_data(commands)
     _add_bench(commands)
     return parser
@@ -345,14 +347,12 @@ def _rerun(options: argparse.Namespace) -> int:
 
 
 def _ui(options: argparse.Namespace) -> int:
-    plan = read_record(options.plan)
     from ssma.track.store import tracking_uri
+    from ssma.track.ui import open_ui
 
-    uri = tracking_uri(Results(options.plan.parent), plan["config"]["track"]["uri"])
-    quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    arguments = ["ui", "--backend-store-uri", uri, "--workers", "1", "--port", str(options.port)]
-    log.info("MLflow UI: http://localhost:%d", options.port)
-    os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], os.environ | quiet)
+    plan = read_record(options.plan)
+    open_ui(tracking_uri(Results(options.plan.parent), plan["config"]["track"]["uri"]), options.port)
+    return 0
 
 
 def _data_stats(options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ssma.data.prepare import Prepared, load
+from ssma.errors import STOPPED
 from ssma.fit.run import pick_device, run_fit
 from ssma.fit.spec import fit_spec
 from ssma.study.cost import duration
@@ -118,7 +119,10 @@ class Job:
 
     @contextmanager
     def watching(self, fits: int) -> Iterator[Watcher]:
-        """Gives a watcher of about ``fits`` fits; if the job dies inside, the arm is closed as interrupted."""
+        """Gives a watcher of about ``fits`` fits; if the job dies inside, the arm is closed as failed.
+
+        One that is stopped, by Ctrl-C or SIGTERM, closes it as interrupted.
+        """
         tracker = open_tracker(self.results, self.plan)
         tracker.arm(self.arm)
         self.watcher = Watcher(self.arm, tracker, fits)
@@ -126,5 +130,8 @@ class Job:
             yield self.watcher
         except BaseException as error:
             if not self.watcher.finished:
-                tracker.finish(self.arm, "interrupted", f"{type(error).__name__}: {error}")
+                stopped = (
+                    isinstance(error, KeyboardInterrupt | SystemExit) and getattr(error, "code", STOPPED) == STOPPED
+                )
+                tracker.finish(self.arm, "interrupted" if stopped else "failed", f"{type(error).__name__}: {error}")
             raise

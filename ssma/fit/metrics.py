@@ -54,12 +54,14 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
         y: Classes ``[N]``, or targets ``[N, num_outputs]``.
 
     Raises:
-        ValueError: If the metric is unknown, or undefined because no label has both classes.
+        ValueError: If the metric is unknown, or undefined: no target is known, or no label has both classes.
     """
     if metric == "accuracy":
         return (output.argmax(1) == y).double().mean().item()
     if metric == "mae":
         known = ~y.isnan()
+        if not known.any():
+            raise ValueError("mae is undefined: no target is known in this split; use fewer folds")
         return (output - y)[known].double().abs().mean().item()
     if metric not in ("ap", "auroc"):
         raise ValueError(f"unknown metric {metric!r}; expected accuracy, mae, ap or auroc")

@@ -154,13 +154,16 @@ def _batches(
 
 
 def _restore(training: Training, checkpoint: Path, device: torch.device) -> None:
-    """Continues from a checkpoint, if there is a readable one."""
+    """Continues from a checkpoint, if there is a readable one that the same code made."""
     if not checkpoint.exists():
         return
     try:
         state = torch.load(checkpoint, map_location=device, weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise nearly anything
         log.warning("%s cannot be read (%s); the fit starts from its first epoch", checkpoint, error)
+        return
+    if state.pop("code", None) != code_fingerprint():
+        log.warning("%s was made by other code; the fit starts from its first epoch", checkpoint)
         return
     training.restore(state)
     log.info("continuing fit %s after epoch %d", checkpoint.stem, training.epochs)
@@ -176,7 +179,7 @@ class _Saver:
         if time.monotonic() - self.last >= CHECKPOINT_SECONDS:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-            torch.save(training.state(), temporary)
+            torch.save(training.state() | {"code": code_fingerprint()}, temporary)
             temporary.replace(self.path)
             self.last = time.monotonic()
 

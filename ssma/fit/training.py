@@ -56,8 +56,8 @@ class Training:
             network.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"], foreach=True
         )
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
-            self.optimizer, factor=settings["plateau_factor"], patience=settings["plateau_patience"]
-        )
+            self.optimizer, factor=settings["plateau_factor"], patience=settings["plateau_patience"], eps=0.0
+        )  # eps: by default rates below 2e-8 would not be cut any more, and never fall below their floor
         self.history: dict[str, list[float | None]] = {name: [] for name in CURVES}
         self.best: dict[str, Any] | None = None
         self.steps = 0

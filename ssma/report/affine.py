@@ -73,7 +73,8 @@ def affine_figure(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame"
         top = max(max(map(max, maps[name])) for name in MAPS)
         for ax, name in zip(axes, MAPS, strict=True):
             image = ax.imshow(maps[name], vmin=0, vmax=top, cmap="cividis", aspect="auto", interpolation="nearest")
-            ax.set_title(f"{title} · {name}" if name == MAPS[0] else name, loc="left", fontsize=8)
+            shown = f"{title} · {name}" if name == MAPS[0] else name
+            ax.set_title(shown, loc="left", fontsize=8, parse_math=False)
             ax.set_yticks(range(len(maps[name])))
             ax.grid(visible=False)
         axes[0].set_ylabel("row (power of t)", fontsize=8)

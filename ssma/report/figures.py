@@ -22,7 +22,10 @@ INK, FAINT, DASHES = "0.25", "0.5", (0, (4, 2))
 STYLE = {
     "font.size": 9, "axes.titlesize": 9.5, "axes.labelsize": 9, "axes.edgecolor": "0.7", "grid.color": "0.9",
     "xtick.bottom": True, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK, "pdf.fonttype": 42,
+    "text.parse_math": True,
 }  # fmt: skip
+OF_STUDIES = STYLE | {"text.parse_math": False}
+"""The style of figures that show names and values of a study: a `$` in them begins no formula."""
 
 
 def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Figure":
@@ -41,7 +44,7 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
     ok = frame[(frame["stage"] == "evaluate") & (frame["status"] == "ok")].sort_values(["split", "repeat"])
     width = _panel_width(encoding)
     size = (0.8 + width * len(datasets), 0.8 + 2.3 * len(keys))
-    seaborn.set_theme(style="whitegrid", context="paper", rc=STYLE | _font_sizes(size[0]))
+    seaborn.set_theme(style="whitegrid", context="paper", rc=OF_STUDIES | _font_sizes(size[0]))
     figure, grid = pyplot.subplots(
         len(keys), len(datasets), figsize=size, squeeze=False, sharex=True, layout="constrained"
     )

@@ -30,7 +30,7 @@ def draw(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
     from matplotlib import pyplot
 
     metrics = metrics_of(frame)
-    seaborn.set_theme(style="whitegrid", context="paper", rc=figures.STYLE)
+    seaborn.set_theme(style="whitegrid", context="paper", rc=figures.OF_STUDIES)
     heights = [len(arms) for arms in panels.values()]
     size = (7.2, 0.9 * len(panels) + 0.5 + 0.24 * sum(heights))
     ratios = [count + 1.5 for count in heights]

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator
@@ -197,6 +198,16 @@ def study_error(sentences: Sequence[str]) -> StudyError:
     different = list(dict.fromkeys(sentences))
     count = f"{len(different)} error{'s' if len(different) > 1 else ''} in the study file:"
     return StudyError("\n  - ".join([count, *different]))
+
+
+def track_error(uri: str | None) -> str | None:
+    """Returns what is wrong with ``track.uri``, never with a password in it."""
+    if urlsplit(uri or "").password is None:
+        return None
+    return (
+        "track.uri: holds a password, which would be written into plan.json and report; put it into the variable "
+        "MLFLOW_TRACKING_PASSWORD and the user into MLFLOW_TRACKING_USERNAME; of a database, into PGPASSWORD"
+    )
 
 
 def did_you_mean(word: str, allowed: Sequence[str]) -> str:

@@ -10,11 +10,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
 from ssma.study.combinations import impossible
-from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error
+from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
 from ssma.study.datasets import PARTS, Dataset
 from ssma.study.ids import canonical, canonical_json, class_fingerprint, data_fingerprint, digest, slug
 from ssma.study.presets import SPLIT_SCHEME, preset
-from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict
+from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
 from ssma.study.space import idle_settings, table_of
 from ssma.study.theory import plan_theory
 from ssma.study.tuning import number_of_trials, storage_error, tuning
@@ -150,8 +150,7 @@ class _Planner:
         official = all(data.has_official_split for data in study.datasets.values())
         if official and "splits" in study.model_fields_set:
             self.errors.append("splits: must be left out, every data set has an official split")
-        if wrong := storage_error(study.tune.storage):
-            self.errors.append(wrong)
+        self.errors += filter(None, (storage_error(study.tune.storage), track_error(study.track.uri)))
         if study.tune.selection == "per_split" and study.tune.splits is not None:
             self.errors.append("tune.splits: must be left out with selection: per_split, which judges every split")
 
@@ -176,8 +175,7 @@ class _Planner:
         group, _, field = key.partition(".")
         model: type[Strict] | None = GROUPS.get(group) or AGGREGATORS.get(group)
         if model is None and group in self.aggregators and field:
-            canonical_json(value)  # refuses what a record cannot hold
-            return canonical(value)
+            return own_option(value)
         if model is None or field not in model.model_fields:
             raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")
         info = model.model_fields[field]
@@ -209,14 +207,18 @@ class _Planner:
             elif key == "aggregator" or key in WIDTH:
                 self.errors.append(f"{path}: cannot be tuned, since arms are compared at equal size; make it an axis")
             elif isinstance(values, Range):
-                self._values(path, key, [values.low, values.high])
+                ends = self._values(path, key, [values.low, values.high])
                 if values.low >= values.high:
                     self.errors.append(f"{path}: low must be below high, got {values.low} and {values.high}")
                 if values.log and values.low <= 0:
                     self.errors.append(f"{path}: low must be above 0 for a log range, got {values.low}")
-                space[key] = values.model_dump() | {"kind": self._kind(key, values)}
+                typed = dict(zip(("low", "high"), ends, strict=False))
+                space[key] = values.model_dump() | typed | {"kind": self._kind(key, values)}
             else:
                 space[key] = self._values(path, key, values)
+                if alike := [value for value in space[key] if space[key].count(value) > 1]:
+                    pair = " and ".join(map(canonical_json, alike[:2]))
+                    self.errors.append(f"{path}: {pair} are one value to Optuna; leave one out")
         return space
 
     def _kind(self, key: str, values: Range) -> str:

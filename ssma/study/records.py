@@ -49,7 +49,7 @@ def read_record(path: Path) -> dict[str, Any]:
         raise StudyError(f"{path}: not a sealed record ({error}); delete it to have it made again") from error
     try:
         broken = _seal({key: value for key, value in record.items() if key != SEAL}) != record[SEAL]
-    except (KeyError, AttributeError, TypeError) as error:
+    except (KeyError, AttributeError, TypeError, ValueError) as error:  # the last: NaN, which is no JSON
         raise StudyError(f"{path}: not a sealed record ({error}); delete it to have it made again") from error
     if broken:
         raise StudyError(f"{path}: changed after it was sealed; delete it to have it made again")

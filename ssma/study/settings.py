@@ -3,9 +3,13 @@
 Torch-free, so that a plan can check thousands of values in a second.
 """
 
+import math
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from ssma.study.ids import canonical
 
 
 def _not_a_truth_value(value: Any) -> Any:
@@ -189,6 +193,29 @@ class TrainingSettings(Strict):
     """Of a graph that is cut into parts: train with the edges between parts of a batch (the paper's code does not)."""
     evaluation: Literal["whole", "per_part"] = "whole"
     """Of a graph that is cut into parts: evaluate on the whole graph, or on each part by itself (the paper's code)."""
+
+
+EXPONENTIAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
+"""A number that YAML takes for a text unless it has both a point and a sign: 1e-3."""
+
+
+def own_option(value: Any) -> Any:
+    """Returns an option of a user's own aggregator as records hold it; 1e-3 is a number there, as everywhere else.
+
+    Raises:
+        ValueError: If a record cannot hold it.
+    """
+    if isinstance(value, list):
+        return [own_option(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): own_option(item) for key, item in value.items()}
+    if isinstance(value, str) and EXPONENTIAL.fullmatch(value):
+        value = float(value)
+    if not isinstance(value, str | int | float | None):
+        raise ValueError(f"expected numbers, texts, true, false, null, lists or tables of these, got {value!r}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"expected a finite number, got {value!r}")
+    return canonical(value)
 
 
 GROUPS: dict[str, type[Strict]] = {"model": ModelSettings, "training": TrainingSettings}

@@ -5,6 +5,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ssma.study.locks import exclusive
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 from ssma.track.records import readable
@@ -15,6 +16,8 @@ from ssma.track.tracker import Tracker
 def fill(results: Results, plan: dict[str, Any]) -> dict[str, int]:
     """Logs every arm of the plan that left records; runs that are in the store already stay as they are.
 
+    A second call waits for the first: each would make the runs that it did not find.
+
     Returns counts: ``arms``, ``trials`` and ``fits`` that the records hold, ``new_runs`` made in the store,
     ``missing_fits``, named by an arm but without a record, and ``damaged_fits``. An arm that has no ``evaluation.json``
     yet counts as interrupted (KILLED) until its job, or the next call, says otherwise.
@@ -23,13 +26,14 @@ def fill(results: Results, plan: dict[str, Any]) -> dict[str, int]:
         StudyError: If the store cannot be used or an arm's own record was changed.
     """
     uri = tracking_uri(results, plan["config"]["track"]["uri"])
-    tracker = Tracker.open(results, uri, plan)
     counts = dict.fromkeys(("arms", "trials", "fits", "new_runs", "missing_fits", "damaged_fits"), 0)
-    # disable=None: no bar where stderr is a file
-    for arm in tqdm(plan["arms"], desc="ssma track", unit="arm", file=sys.stderr, disable=None):
-        if results.chosen(arm["id"]).exists() or results.evaluation(arm["id"]).exists():
-            with mlflow_errors(uri):
-                _fill_arm(tracker, results, arm, counts)
+    with exclusive(results.store / "fill.lock"):
+        tracker = Tracker.open(results, uri, plan)
+        # disable=None: no bar where stderr is a file
+        for arm in tqdm(plan["arms"], desc="ssma track", unit="arm", file=sys.stderr, disable=None):
+            if results.chosen(arm["id"]).exists() or results.evaluation(arm["id"]).exists():
+                with mlflow_errors(uri):
+                    _fill_arm(tracker, results, arm, counts)
     return counts | {"new_runs": tracker.created}
 
 

@@ -67,10 +67,10 @@ def open_tracker(results: Results, plan: dict[str, Any]) -> LiveTracker | NoTrac
     later jobs get ``NoTracker`` at once.
     """
     track = plan["config"]["track"]
-    uri = tracking_uri(results, track["uri"])
     if not track["enabled"] or unusable(results):
         return NoTracker()
     try:
+        uri = tracking_uri(results, track["uri"])
         return LiveTracker(results, Tracker.open(results, uri, plan), uri)
     except StudyError as error:
         _give_up(results, error)

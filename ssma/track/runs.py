@@ -30,7 +30,7 @@ CURVES = ("train_loss", "auxiliary_loss", "validation_loss", "validation_metric"
 
 
 class Point(NamedTuple):
-    """One value of a metric; ``time`` in milliseconds since 1970."""
+    """One value of a metric; ``step`` of a curve is the epoch, from 1; ``time`` in milliseconds since 1970."""
 
     name: str
     value: float
@@ -191,7 +191,7 @@ def _final(values: dict[str, float | None], step: int, time: int) -> list[Point]
 
 
 def _curve(name: str, values: list[float | None], times: list[int]) -> list[Point]:
-    steps = enumerate(zip(values, times, strict=True))
+    steps = enumerate(zip(values, times, strict=True), start=1)
     return [Point(safe_name(name), value, step, time) for step, (value, time) in steps if _finite(value)]
 
 

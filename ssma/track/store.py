@@ -41,7 +41,10 @@ def tracking_uri(results: Results, configured: str | None) -> str:
 
 
 def artifact_folder(results: Results) -> Path:
-    """Returns the folder of the artifacts, beside the store (a tracking server keeps them in its own place)."""
+    """Returns the folder of the artifacts, beside the store (a tracking server keeps them in its own place).
+
+    MLflow is given its URI: in a plain path it would read ``%20`` as a space, and write elsewhere.
+    """
     return results.store.absolute() / "artifacts"
 
 
@@ -76,7 +79,7 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
                 # MLflow would try for 100 seconds to open it.
                 database.execute("PRAGMA journal_mode=WAL")
             experiment = _experiment(make_client(uri), artifacts, study)
-            _relocate(file, experiment, str(artifacts))
+            _relocate(file, experiment, artifacts.as_uri())
         return experiment
 
 
@@ -127,7 +130,7 @@ def _experiment(client: "MlflowClient", artifacts: Path | None, study: str) -> s
     found = client.get_experiment_by_name(study)
     if found is None:
         try:
-            return client.create_experiment(study, artifact_location=str(artifacts) if artifacts else None)
+            return client.create_experiment(study, artifact_location=artifacts.as_uri() if artifacts else None)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise

@@ -7,6 +7,7 @@ number and the results before it, so a search that was killed ends as it would h
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,7 @@ def search(
     Raises:
         StudyError: If the search was made for another direction, or the database cannot be used.
     """
-    with writing(journal, search_id, url) as storage, warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+    with _without_warnings(), writing(journal, search_id, url) as storage:
         study = _open(storage, search_id, direction, prune)
         results = []
         for slot in range(trials):
@@ -95,6 +95,15 @@ def search(
             results.append(result)
             after_trial(result)
         return results
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Silences what Optuna says of its newer parts, and of lists among choices: its stores keep them, as JSON."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        warnings.filterwarnings("ignore", "Choices for a categorical distribution", UserWarning)
+        yield
 
 
 def _open(storage: BaseStorage, search_id: str, direction: str, prune: bool) -> optuna.Study:

@@ -4,6 +4,8 @@ A search has one writer at a time. Workers that share it wait for each other and
 nothing is tried twice; what runs side by side are the arms. A killed worker's lock is free at once.
 """
 
+import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,16 +29,33 @@ def writing(journal: Path, search_id: str, url: str | None) -> Iterator[BaseStor
         url: A PostgreSQL database instead of the journal.
 
     Raises:
-        StudyError: If the database cannot be used; the message holds no password.
+        StudyError: If the journal is damaged, or the database cannot be used; the message holds no password.
     """
     if url is None:
         with exclusive(journal.with_suffix(".writer")):
             journal.with_name(journal.name + ".lock").unlink(missing_ok=True)  # Optuna's own, left by a killed process
-            yield JournalStorage(JournalFileBackend(str(journal)))
+            yield _open_journal(journal)
         return
     create_tables(url)
     with _locked(url, search_id):
         yield RDBStorage(_with_driver(url))
+
+
+def _open_journal(journal: Path) -> JournalStorage:
+    """Returns the storage of a journal, without half of a last line that a killed process or a full disk left."""
+    if journal.exists():
+        *lines, half = journal.read_bytes().split(b"\n")
+        if half:
+            os.truncate(journal, journal.stat().st_size - len(half))
+        for number, line in enumerate(lines, 1):
+            try:
+                json.loads(line)
+            except ValueError as error:
+                raise StudyError(
+                    f"{journal}: line {number} is damaged; delete the file to have it made again: fits that have ended "
+                    "are not trained again"
+                ) from error
+    return JournalStorage(JournalFileBackend(str(journal)))
 
 
 def create_tables(url: str) -> None:

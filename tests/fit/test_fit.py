@@ -121,6 +121,27 @@ def test_an_unreadable_checkpoint_costs_its_epochs_only(study, prepared, tmp_pat
     assert run.run_fit(Results(tmp_path), prepared, spec, CPU)["status"] == "ok"
 
 
+def test_a_checkpoint_of_other_code_is_not_continued(study, prepared, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
+    spec = spec_of(study, prepared)
+    save = run._Saver.__call__
+
+    def killed(self, training):
+        save(self, training)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run._Saver, "__call__", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run.run_fit(Results(tmp_path), prepared, spec, CPU)
+    monkeypatch.setattr(run._Saver, "__call__", save)
+    monkeypatch.setattr(run, "code_fingerprint", lambda: "other")
+    epochs = []
+    monkeypatch.setattr(Training, "_epoch", lambda self, real=Training._epoch: epochs.append(self.epochs) or real(self))
+    record = run.run_fit(Results(tmp_path), prepared, spec, CPU)
+    assert (record["status"], record["code"], epochs) == ("ok", "other", [0, 1, 2, 3, 4, 5])
+    assert "was made by other code; the fit starts from its first epoch" in caplog.text
+
+
 def test_test_data_that_cannot_be_measured_change_no_status(study, prepared, tmp_path):
     """The search must not learn from the test set, not even that its metric is infinite."""
     spec = spec_of(study, prepared)
@@ -206,6 +227,14 @@ def test_the_rate_is_halved_on_a_plateau_and_training_ends_below_its_floor(prepa
     monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
     training.run(lambda t: None)
     assert training.history["lr"] == [1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
+
+
+def test_a_tiny_rate_is_cut_too(prepared, monkeypatch):
+    settings = {"lr": 4e-8, "min_lr": 2e-9}
+    training, scores = scripted_training(prepared, [0.5] * 40, settings, losses=[1.0] * 40)
+    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    training.run(lambda t: None)
+    assert training.history["lr"] == [4e-8] * 3 + [2e-8] * 2 + [1e-8] * 2 + [5e-9] * 2 + [2.5e-9] * 2
 
 
 def test_metrics_do_not_depend_on_the_batch_size(prepared):

@@ -9,7 +9,7 @@ from ssma.errors import StudyError
 from ssma.report.build import build
 from ssma.report.drawn import caption, data_csv, lines_of
 from ssma.report.encoding import encode
-from ssma.report.figures import draw
+from ssma.report.figures import draw, save
 from ssma.report.frame import collect, read_plan
 from ssma.report.kept import split_sizes
 from ssma.report.svg import TIP, inline_svg
@@ -118,6 +118,19 @@ def test_hovering_tells_value_number_and_arm(across):
     assert len(ids) == len(set(ids)) and set(used) <= set(ids) and all(name.startswith("a-name-") for name in ids)
     paths = "".join(re.findall(r' d="([^"]+)"', svg))
     assert re.search(r"\d\.\d\d ", paths) and not re.search(r"\.\d{3}", paths)
+
+
+def test_a_dollar_in_a_value_begins_no_formula(fabric, tmp_path):
+    values = [r"$\frac{$", "US$"]
+    for number, value in enumerate(values):
+        fabric.arm(f"MUTAG-gcn-mine-{number}", {"mine.p": value}, repeats=1)
+        fabric.evaluated(f"MUTAG-gcn-mine-{number}", {(split, 0): 0.7 for split in range(3)})
+    fabric.ablation("prices", {"mine.p": values}, {f"MUTAG-gcn-mine-{number}": [values[number]] for number in (0, 1)})
+    fabric.plan()
+    figure = draw(read_plan(fabric.results), "prices", collect(fabric.results))
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == values
+    assert r"$\frac{$" in inline_svg(figure, "prices")
+    assert [path.name for path in save(figure, tmp_path, "prices")] == ["prices.png", "prices.pdf"]
 
 
 def test_a_report_makes_itself_again_from_what_it_keeps(study, tmp_path):

@@ -57,6 +57,12 @@ def test_a_space_counts_what_is_different(space, size):
     assert count(space, 100) == size
 
 
+def test_a_range_of_whole_numbers_may_be_written_with_a_point():
+    arm = arms_of(tune={"space": {"ssma.kappa": {"low": "2", "high": 4.0}}})["ssma"]
+    assert arm["space"] == {"ssma.kappa": KAPPA}
+    assert arm["trials"] == 3
+
+
 def test_what_another_setting_makes_idle_is_left_out():
     assert without_idle({"ssma.compression": 1.0, "ssma.compression_of": "rank"}) == {"ssma.compression": 1.0}
     assert len(without_idle({"ssma.compression": 0.5, "ssma.compression_of": "rank"})) == 2

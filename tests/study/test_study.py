@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -206,11 +207,29 @@ def test_all_errors_at_once_with_their_path():
         ({"report": {"missing": "ignore"}}, "report.missing: Input should be 'not_testable', 'drop' or 'worst', got 'ignore'"),
         ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'ap', 'auroc' or 'mae', got 'loss'"),
         ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
-        ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: Out of range float values"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: expected a finite number, got nan"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [1, "1", True]}}}, "tune.space.mine.p: 1 and true are one value to Optuna"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": [date(2024, 1, 2)]}}}, "aggregators.mine.p: expected numbers, texts,"),
     ],
 )  # fmt: skip
 def test_wrong_inputs_are_named(changes, message):
     assert message in errors_of(**changes)
+
+
+def test_a_reader_that_has_enough_ends_no_command_with_an_error():
+    command = f"{sys.executable} -m ssma plan studies/paper.yaml | head -n 1"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
+
+
+def test_a_password_of_a_tracking_server_is_neither_taken_nor_told():
+    message = errors_of(track={"uri": "https://ann:geheim@mlflow.example.org"})
+    assert message.startswith("1 error in the study file:\n  - track.uri: holds a password")
+    assert "MLFLOW_TRACKING_PASSWORD" in message and "geheim" not in message
+    for uri in ("https://mlflow.example.org:5000", "postgresql://ann@db/runs", "sqlite:///runs.db"):
+        assert plan_of(track={"uri": uri})["config"]["track"]["uri"] == uri
 
 
 def test_types_guessed_by_a_command_line_are_converted_or_refused():
@@ -219,6 +238,9 @@ def test_types_guessed_by_a_command_line_are_converted_or_refused():
         (2, False),
         (4, False),
     }
+    own = {"mine": {"class": "json.JSONDecoder", "p": ["1e-3", {"q": "-2.E+1"}, "1e", "e1"]}}  # as YAML reads 1e-3
+    plan = plan_of(aggregators=own, ablations={"a": {"axes": {"aggregator": ["mine"]}}}, tune={})
+    assert plan["arms"][0]["settings"]["aggregator"]["p"] == [0.001, {"q": -20}, "1e", "e1"]
     with pytest.raises(StudyError, match="study: Input should be a valid string, got 12"):
         parse_study(BASE | {"study": 1_2})
 
@@ -311,6 +333,9 @@ def test_records_are_sealed(tmp_path):
     with pytest.raises(StudyError, match="changed after it was sealed"):
         read_record(path)
     path.write_text(path.read_text()[:20])
+    with pytest.raises(StudyError, match="not a sealed record"):
+        read_record(path)
+    path.write_text('{"value": NaN, "seal": "x"}')
     with pytest.raises(StudyError, match="not a sealed record"):
         read_record(path)
     with pytest.raises(StudyError, match="cannot be read"):

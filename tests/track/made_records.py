@@ -60,7 +60,7 @@ def make_fit(arm, split, lr=0.01, status="ok", epochs=3, tag=""):
         },
         "metric": "accuracy",
         "direction": "maximize",
-        "best_epoch": 1 if ok else None,
+        "best_epoch": 2 if ok else None,
         "epochs": epochs,
         "train": {"loss": 0.2, "accuracy": 0.95} if ok else None,
         "validation": {"loss": 0.3, "accuracy": 0.9} if ok else None,

@@ -14,7 +14,7 @@ def test_what_is_not_finite_is_left_out():
     time = 1767268800000
     assert trial_run(arm, trial, [fit]).points == [
         Point("split.validation_accuracy", 0.8, 0, time + 1500),
-        Point("split_0.validation_accuracy", 0.5, 1, time + 1000),
+        Point("split_0.validation_accuracy", 0.5, 2, time + 1000),
     ]
 
 

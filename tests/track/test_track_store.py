@@ -1,13 +1,17 @@
 """What lies in a real SQLite store after logging."""
 
+import contextlib
 import json
 import logging
 import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from made_records import log_live, make_fit, make_plan, make_trial, write_arm
@@ -55,6 +59,10 @@ def run_of(results, key):
     return client.search_runs([experiment], f"tags.\"ssma.key\" = '{key}'")
 
 
+def artifacts_of(run):
+    return Path(unquote(urlsplit(run.info.artifact_uri).path))
+
+
 def test_live_logging_and_filling_say_the_same_once(results):
     plan = make_plan()
     written = {arm["id"]: write_arm(results, arm) for arm in plan["arms"]}
@@ -81,11 +89,11 @@ def test_live_logging_and_filling_say_the_same_once(results):
     name, status, tags, params, histories = logged[f"fit:{one}:0:0"]
     assert (name, status, tags["ssma.status"], tags["ssma.seed"]) == ("split 0 seed 0", "FINISHED", "ok", "123")
     start = 1767268800000
-    curve = [(0, 0.5, start + 500), (1, 0.9, start + 1000), (2, 0.7, start + 1500)]
+    curve = [(1, 0.5, start + 500), (2, 0.9, start + 1000), (3, 0.7, start + 1500)]
     assert histories["validation_accuracy"] == curve
-    assert histories["train_loss"] == [(0, 1.0, start + 500), (2, 0.2, start + 1500)]  # null is not logged
-    assert histories["best.validation_accuracy"] == [(1, 0.9, start + 1500)]
-    assert histories["best.test_accuracy"] == [(1, 0.8, start + 1500)]
+    assert histories["train_loss"] == [(1, 1.0, start + 500), (3, 0.2, start + 1500)]  # null is not logged
+    assert histories["best.validation_accuracy"] == [(2, 0.9, start + 1500)]  # the step is the epoch, as in the curve
+    assert histories["best.test_accuracy"] == [(2, 0.8, start + 1500)]
     assert histories["parameters"][0][1] == 999
 
     name, status, tags, params, histories = logged[f"fit:{one}:1:0"]
@@ -116,13 +124,34 @@ def test_live_logging_and_filling_say_the_same_once(results):
     assert runs_of(copy) == logged
 
 
+def test_two_fillings_at_once_double_no_run(results, monkeypatch):
+    """The second would find none of the runs that the first is about to make."""
+    plan = make_plan()
+    for arm in plan["arms"]:
+        write_arm(results, arm)
+    both = threading.Barrier(2)
+    real = Tracker._runs
+
+    def meet_after_reading(self, arm_id):
+        found = real(self, arm_id)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=1)
+        return found
+
+    monkeypatch.setattr(Tracker, "_runs", meet_after_reading)
+    with ThreadPoolExecutor(2) as pool:
+        new = [counts["new_runs"] for counts in pool.map(fill, [results] * 2, [plan] * 2)]
+    assert sorted(new) == [0, 10]
+    assert len(runs_of(results)) == 10
+
+
 def test_parents_and_artifacts(results):
     plan = make_plan(["one"], long_text="y" * 9000)
     (arm,) = plan["arms"]
     trials, fits = write_arm(results, arm)
     log_live(open_tracker(results, plan), arm, trials, fits)
     (parent,) = run_of(results, f"arm:{arm['id']}")
-    folder = Path(parent.info.artifact_uri)
+    folder = artifacts_of(parent)
     assert folder.is_relative_to(results.store)
     assert sorted(path.name for path in folder.iterdir()) == ["chosen.json", "config.json", "evaluation.json", "params"]
     assert json.loads((folder / "config.json").read_text())["arm"]["id"] == arm["id"]
@@ -131,7 +160,7 @@ def test_parents_and_artifacts(results):
     assert len(parent.data.params["ssma.note"]) == 6000
     (fit,) = run_of(results, f"fit:{arm['id']}:0:0")
     assert fit.data.tags["mlflow.parentRunId"] == parent.info.run_id
-    assert json.loads((Path(fit.info.artifact_uri) / "record.json").read_text())["id"] == fits[0]["id"]
+    assert json.loads((artifacts_of(fit) / "record.json").read_text())["id"] == fits[0]["id"]
 
 
 def test_runs_of_a_killed_process_are_completed_or_closed(results):
@@ -218,8 +247,27 @@ def test_moved_results_keep_their_artifacts(results):
     assert fill(moved, plan)["new_runs"] == 0
     for key in (f"arm:{plan['arms'][0]['id']}", f"fit:{plan['arms'][0]['id']}:0:0"):
         (run,) = run_of(moved, key)
-        assert run.info.artifact_uri.startswith(str(moved.store))
-        assert list(Path(run.info.artifact_uri).glob("*.json"))
+        assert artifacts_of(run).is_relative_to(moved.store)
+        assert list(artifacts_of(run).glob("*.json"))
+
+
+def test_artifacts_lie_beside_the_store_whatever_the_folder_is_called(tmp_path):
+    results = Results(tmp_path / "a b#c%20d;é" / "made")
+    plan = make_plan(["one"])
+    write_arm(results, plan["arms"][0])
+    fill(results, plan)
+    (run,) = run_of(results, f"fit:{plan['arms'][0]['id']}:0:0")
+    assert artifacts_of(run).is_relative_to(results.store)
+    assert [file.name for file in artifacts_of(run).iterdir()] == ["record.json"]
+    assert [folder.name for folder in tmp_path.iterdir()] == ["a b#c%20d;é"]
+
+
+def test_a_folder_that_sqlite_cannot_address_costs_one_warning(tmp_path, warnings_of):
+    results, plan = Results(tmp_path / "what?"), make_plan(["one"])
+    assert isinstance(open_tracker(results, plan), NoTracker)
+    assert isinstance(open_tracker(results, plan), NoTracker)
+    (line,) = warnings_of()
+    assert "SQLite addresses cannot hold '?'; rename the folder or set track.uri" in line
 
 
 def test_sqlite_is_in_wal_mode(results):

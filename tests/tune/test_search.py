@@ -42,6 +42,15 @@ def test_no_sampler_repeats_a_configuration(tmp_path, sampler):
     assert {"ssma.selection": "random"} in same_thing
 
 
+@pytest.mark.parametrize("sampler", ["random", "tpe", "grid"])
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_values_of_any_kind_are_searched_and_found_again(tmp_path, sampler):
+    values = [None, True, "None", 2, 0.5, [16], [16, 16], {"a": 1}]
+    found = tried(tmp_path, {"mine.x": values}, 8, sampler)
+    assert all({"mine.x": value} in found for value in values)
+    assert tried(tmp_path, {"mine.x": values}, 8, sampler) == found
+
+
 def test_random_is_not_tpe_and_goes_on_where_it_ended(tmp_path):
     real = {"x": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
     five = tried(tmp_path / "a", real, 5, "random")
@@ -54,6 +63,27 @@ def test_a_search_for_the_other_direction_is_refused(tmp_path):
     search(tmp_path / "j", "s", SPACE, 1, [0], "maximize", False, run)
     with pytest.raises(StudyError, match="search s: was made to maximize its metric but is asked to minimize it"):
         search(tmp_path / "j", "s", SPACE, 1, [0], "minimize", False, run)
+
+
+def test_half_a_line_of_a_journal_costs_no_search(tmp_path):
+    real = {"x": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
+    whole = tried(tmp_path, real, 3, "tpe")
+    lines = (tmp_path / "j").read_bytes().splitlines(keepends=True)
+    for kept in (0, 1, 4, len(lines) - 1):  # in the study's creation, in the first trial, in the last one
+        (tmp_path / "j").write_bytes(b"".join(lines[:kept]) + lines[kept][:-9])
+        assert tried(tmp_path, real, 3, "tpe") == whole
+        assert tried(tmp_path, real, 3, "tpe") == whole
+
+
+@pytest.mark.parametrize("damage", [b"\x00\xff\xfe\n", b"none\n", b"\n"])
+def test_a_damaged_journal_is_one_clear_error_and_can_be_deleted(tmp_path, damage):
+    whole = tried(tmp_path, SPACE, 3, "tpe")
+    lines = (tmp_path / "j").read_bytes().splitlines(keepends=True)
+    (tmp_path / "j").write_bytes(b"".join([*lines[:4], damage, *lines[5:]]))
+    with pytest.raises(StudyError, match=r"/j: line 5 is damaged; delete the file to have it made again"):
+        tried(tmp_path, SPACE, 3, "tpe")
+    (tmp_path / "j").unlink()
+    assert tried(tmp_path, SPACE, 3, "tpe") == whole
 
 
 def test_pruning_needs_as_many_splits_as_is_said(tmp_path):
