@@ -13,14 +13,21 @@ SEAL = "seal"
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Writes ``data`` to ``path`` through a temporary file in the same folder and a rename."""
+    """Writes ``data`` to ``path`` through a temporary file in the same folder and a rename.
+
+    If that fails, ``path`` is as before and the temporary file is gone: on a full disk it would take what is left.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def write_record(path: Path, record: dict[str, Any]) -> dict[str, Any]:

@@ -319,6 +319,20 @@ def test_records_are_sealed(tmp_path):
         write_record(path, {"value": float("inf")})
 
 
+def test_a_record_that_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    record = write_record(path, {"value": 1})
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_record(path, {"value": 2})
+    assert read_record(path) == record
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_the_code_fingerprint_is_blind_to_comments_only(tmp_path, monkeypatch):
     package = tmp_path / "ssma"
     (package / "aggr").mkdir(parents=True)
