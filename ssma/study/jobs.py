@@ -16,11 +16,13 @@ def prepare_jobs(package: Path) -> str:
     goes before each job's command.
 
     By that code jobs find the package, and what is on the user's PYTHONPATH, from any working directory. It is in the
-    command because Snakemake takes PYTHONPATH out of the environment of conda jobs.
+    command because Snakemake takes PYTHONPATH out of the environment of conda jobs. Braces are doubled: Snakemake
+    fills in what stands between single ones.
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     modules = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
-    return f"set -euo pipefail; export PYTHONPATH={shlex.quote(modules)}; "
+    quoted = shlex.quote(modules).replace("{", "{{").replace("}", "}}")
+    return f"set -euo pipefail; export PYTHONPATH={quoted}; "
 
 
 def free_dead_locks(folder: Path) -> int:
