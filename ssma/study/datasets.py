@@ -1,13 +1,24 @@
 """The data sets of a study file, typed, and how they are split."""
 
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict
 
 PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
+
+
+def _with_exponent(value: Any) -> Any:
+    """Returns the number for a text like 1e-3, which YAML takes for a number only if it is written 1.0e-3."""
+    return float(value) if isinstance(value, str) and _EXPONENT.fullmatch(value) else value
+
+
+_EXPONENT = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
+Setting = Annotated[Any, BeforeValidator(_with_exponent)]
+"""A value whose type the study file does not know: an option of one's own class has none, others are typed later."""
 
 
 class Splits(Strict):
@@ -28,7 +39,7 @@ class Dataset(Strict):
 
     has_official_split: ClassVar[bool] = False
 
-    fixed: dict[str, Any] = {}
+    fixed: dict[str, Setting] = {}
     """Settings of every arm on this data set, e.g. `model.readout: sum`."""
     splits: Splits | None = None
     """Instead of the study's splits."""
@@ -160,7 +171,7 @@ class PyGDataset(GraphsDataset):
     source: Literal["pyg"]
     class_: str = Field(alias="class", pattern=r"^[^.].*\..*[^.]$")
     """Dotted path of a torch_geometric.data.InMemoryDataset."""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Setting] = {}
     """Arguments of the call; root is a folder of the results by default."""
 
 
