@@ -186,7 +186,7 @@ def _prepare(options: argparse.Namespace) -> int:
         from ssma.layers.preflight import preflight
     preflight(arm for arm in plan["arms"] if arm["dataset"] == dataset["label"])
     folder = results.data(dataset["id"])
-    card = prepare(folder, dataset, Path(mirror) if mirror else None)
+    card = prepare(folder, dataset, Path(mirror).expanduser() if mirror else None)
     write_record(folder / "sanity.json", sanity(load(folder)))
     log.info(
         "%s: %d graphs, %d nodes, %d edges", dataset["label"], card["num_graphs"], card["num_nodes"], card["num_edges"]

@@ -1,9 +1,10 @@
 """The data sets of a study file, typed, and how they are split."""
 
+import os
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict
 
@@ -19,6 +20,10 @@ def _with_exponent(value: Any) -> Any:
 _EXPONENT = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
 Setting = Annotated[Any, BeforeValidator(_with_exponent)]
 """A value whose type the study file does not know: an option of one's own class has none, others are typed later."""
+
+
+Place = Annotated[str, AfterValidator(os.path.expanduser)]
+"""A path; ~ is the home folder, as in a shell."""
 
 
 class Splits(Strict):
@@ -138,7 +143,7 @@ class FolderDataset(TextDataset):
     """Your own data as text files in the format of the TU collection."""
 
     source: Literal["folder"]
-    path: str
+    path: Place
     """Folder with NAME_A.txt, NAME_graph_indicator.txt, NAME_graph_labels.txt, ..."""
 
 
@@ -159,7 +164,7 @@ class FileDataset(GraphsDataset):
     """A list of torch_geometric.data.Data that torch.save wrote."""
 
     source: Literal["file"]
-    path: str
+    path: Place
     """The file."""
 
 

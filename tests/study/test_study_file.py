@@ -66,3 +66,16 @@ ablations: {a: {axes: {mine.q: [2E2, 1.5e+1, .5e1, "1e"]}, fixed: {aggregator: m
         {"p": 0.001, "name": "e3", "q": q} for q in (200, 15, 5, "1e")
     ]
     assert {arm["settings"]["training"]["lr"] for arm in arms} == {0.01}
+
+
+@pytest.mark.parametrize("source", ["folder", "file"])
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, source):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    data = {"source": source, "path": "~/data"}
+    study = {
+        "study": "s",
+        "datasets": {"d": data},
+        "layers": ["gcn"],
+        "ablations": {"a": {"axes": {"ssma.kappa": [2]}}},
+    }
+    assert parse_study(study).datasets["d"].path == f"{tmp_path}/data"
