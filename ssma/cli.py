@@ -30,9 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     log.setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
+    sys.stdout.reconfigure(errors="replace")  # a character that a terminal lacks stops no command
     try:
         options = _parser().parse_args(arguments)
-        return options.run(options)
+        status = options.run(options)
+        sys.stdout.flush()
+        return status
     except StudyError as error:
         print(f"ssma: {error}", file=sys.stderr)
         return 2
@@ -188,11 +191,10 @@ def _prepare(options: argparse.Namespace) -> int:
         from ssma.layers.preflight import preflight
     preflight(arm for arm in plan["arms"] if arm["dataset"] == dataset["label"])
     folder = results.data(dataset["id"])
-    card = prepare(folder, dataset, Path(mirror) if mirror else None)
+    card = prepare(folder, dataset, Path(mirror).expanduser() if mirror else None)
     write_record(folder / "sanity.json", sanity(load(folder)))
-    log.info(
-        "%s: %d graphs, %d nodes, %d edges", dataset["label"], card["num_graphs"], card["num_nodes"], card["num_edges"]
-    )
+    sizes = [card[f"num_{what}"] for what in ("graphs", "nodes", "edges")]
+    log.info("%s: %d graphs, %d nodes, %d edges", dataset["label"], *sizes)
     return 0
 
 
@@ -219,13 +221,10 @@ def _evaluate(options: argparse.Namespace) -> int:
             job.choose(watcher)
         record = evaluate_arm(job.results, arm, job.dataset_id, job.seed, job.train, watcher)
         watcher.finish(record["status"], record["reason"])
-    unfinished = [fit for fit in record["fits"] if fit["status"] == "failed"]
-    for fit in unfinished:
-        print(
-            f"{arm['id']}: split {fit['split']} {fit['status']}: {fit['reason']}; it is tried again next time",
-            file=sys.stderr,
-        )
-    return max(_verdict(arm, record), int(bool(unfinished)))
+    lost = [f"split {fit['split']} failed: {fit['reason']}" for fit in record["fits"] if fit["status"] == "failed"]
+    for text in lost:
+        print(f"{arm['id']}: {text}; it is tried again next time", file=sys.stderr)
+    return max(_verdict(arm, record), int(bool(lost)))
 
 
 def _verdict(arm: dict[str, Any], record: dict[str, Any]) -> int:

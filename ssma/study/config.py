@@ -1,9 +1,10 @@
 """The study file, typed. Unknown keys are refused, every error is reported at once with its path."""
 
 import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 from urllib.parse import urlsplit
 
 import yaml
@@ -146,15 +147,47 @@ class Study(Strict):
         return ablations
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML's safe loader, but for a key that stands twice in a table, of which the first would be lost."""
+class _Plain(yaml.SafeLoader):
+    """YAML's safe loader without its traps: what would be lost, or read as something else than it says, is refused.
+
+    These are a key that stands twice in a table; keys that are no text (on, 007); octal numbers and numbers of base 60
+    (010 is 8, 1:30 is 90); dates.
+    """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = next((key for key in keys if keys.count(key) > 1), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(None, None, f"the key '{twice}' stands twice", node.start_mark)
+        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]  # may override what is merged
+        keys = [self.construct_object(key, deep=True) for key in own]
+        for key, value in zip(own, keys, strict=True):
+            if not isinstance(value, str):
+                _refuse(key, f"the key '{key.value}' is read as {value!r}; quote it")
+            if keys.count(value) > 1:
+                _refuse(node, f"the key '{value}' stands twice")
         return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        return _as_written(node, super().construct_yaml_int(node))
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        return _as_written(node, super().construct_yaml_float(node))
+
+    def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> NoReturn:
+        _refuse(node, f"'{node.value}' is read as a date; quote it")
+
+
+_Plain.add_constructor("tag:yaml.org,2002:int", _Plain.construct_yaml_int)
+_Plain.add_constructor("tag:yaml.org,2002:float", _Plain.construct_yaml_float)
+_Plain.add_constructor("tag:yaml.org,2002:timestamp", _Plain.construct_yaml_timestamp)
+
+
+def _as_written(node: yaml.ScalarNode, value: float) -> Any:
+    octal = isinstance(value, int) and re.match("[-+]?0[0-9_]*[1-9]", node.value)
+    if octal or ":" in node.value:
+        _refuse(node, f"'{node.value}' is read as {value}; write {value} if you mean it, else quote it")
+    return value
+
+
+def _refuse(node: yaml.Node, why: str) -> NoReturn:
+    raise yaml.constructor.ConstructorError(None, None, why, node.start_mark)
 
 
 def load_study(path: Path) -> Study:
@@ -170,10 +203,10 @@ def read_study(path: Path) -> dict[str, Any]:
     """Returns the tables of a study file, as they are.
 
     Raises:
-        StudyError: If it cannot be read, is not YAML, or has a key twice.
+        StudyError: If it cannot be read, is not YAML, or holds what YAML reads as something else than it says.
     """
     try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeys)
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Plain)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StudyError(f"{path}: cannot be read as a study file: {error}") from error
     if not isinstance(raw, dict):

@@ -1,13 +1,21 @@
 """The data sets of a study file, typed, and how they are split."""
 
+import os
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict
+from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, with_exponent
 
 PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
+
+
+Argument = Annotated[Any, BeforeValidator(with_exponent)]
+"""Of a user's own class, whose types the study file does not know."""
+
+Place = Annotated[str, AfterValidator(os.path.expanduser)]
+"""A path; ~ is the home folder, as in a shell."""
 
 
 class Splits(Strict):
@@ -127,7 +135,7 @@ class FolderDataset(TextDataset):
     """Your own data as text files in the format of the TU collection."""
 
     source: Literal["folder"]
-    path: str
+    path: Place
     """Folder with NAME_A.txt, NAME_graph_indicator.txt, NAME_graph_labels.txt, ..."""
 
 
@@ -148,7 +156,7 @@ class FileDataset(GraphsDataset):
     """A list of torch_geometric.data.Data that torch.save wrote."""
 
     source: Literal["file"]
-    path: str
+    path: Place
     """The file."""
 
 
@@ -160,7 +168,7 @@ class PyGDataset(GraphsDataset):
     source: Literal["pyg"]
     class_: str = Field(alias="class", pattern=r"^[^.].*\..*[^.]$")
     """Dotted path of a torch_geometric.data.InMemoryDataset."""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Argument] = {}
     """Arguments of the call; a root is only read, what the class makes goes to a folder of the results."""
 
 

@@ -16,11 +16,13 @@ def prepare_jobs(package: Path) -> str:
     goes before each job's command.
 
     By that code jobs find the package, and what is on the user's PYTHONPATH, from any working directory. It is in the
-    command because Snakemake takes PYTHONPATH out of the environment of conda jobs.
+    command because Snakemake takes PYTHONPATH out of the environment of conda jobs. Braces are doubled: Snakemake
+    fills in what stands between single ones.
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     modules = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
-    return f"set -euo pipefail; export PYTHONPATH={shlex.quote(modules)}; "
+    quoted = shlex.quote(modules).replace("{", "{{").replace("}", "}}")
+    return f"set -euo pipefail; export PYTHONPATH={quoted}; "
 
 
 def free_dead_locks(folder: Path) -> int:
@@ -50,22 +52,25 @@ def free_dead_locks(folder: Path) -> int:
 def forget_lost(results: Results, plan: dict[str, Any]) -> None:
     """Removes the flags of arms, and tables of experiments, whose records were deleted: Snakemake runs these again.
 
-    A flag says that a job ended well; records are what it left. Finished fits of such an arm are not repeated.
+    A flag says that a job ended well; records are what it left. One that a crash or an unfinished copy cut short is as
+    good as deleted. Finished fits of such an arm are not repeated.
     """
     for arm in plan["arms"]:
-        chosen, evaluation = results.chosen(arm["id"]), results.evaluation(arm["id"])
+        chosen, evaluation = _read(results.chosen(arm["id"])), _read(results.evaluation(arm["id"]))
         flags = [results.arm(arm["id"]) / name for name in ("tuned", "evaluated")]
-        if not chosen.exists():
+        if not chosen:
             flags[0].unlink(missing_ok=True)
-        kept = chosen.exists() and evaluation.exists() and _all_fits(results, evaluation)
-        if flags[1].exists() and not kept:
-            flags[1].unlink()
+        if not (chosen and evaluation and all(results.fit(fit["id"]).exists() for fit in evaluation["fits"])):
+            flags[1].unlink(missing_ok=True)
     for experiment in plan["theory"].values():
         record = results.theory(experiment["id"])
-        if not record.exists():
+        if not _read(record):
             record.with_suffix(".csv").unlink(missing_ok=True)
 
 
-def _all_fits(results: Results, evaluation: Path) -> bool:
-    fits = json.loads(evaluation.read_text(encoding="utf-8"))["fits"]
-    return all(results.fit(fit["id"]).exists() for fit in fits)
+def _read(path: Path) -> dict[str, Any] | None:
+    """Returns what a record holds, with whatever seal, or None if it is not there or not whole."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None

@@ -13,14 +13,25 @@ SEAL = "seal"
 
 
 def write_atomic(path: Path, data: bytes) -> None:
-    """Writes ``data`` to ``path`` through a temporary file in the same folder and a rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes ``data`` to ``path`` through a temporary file in the same folder and a rename.
+
+    If that fails, ``path`` is as before and the temporary file is gone: on a full disk it would take what is left.
+
+    Raises:
+        StudyError: If it cannot be written: the disk is full, the folder is read-only, ...
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        if temporary.exists():
+            temporary.unlink()
+        raise StudyError(f"{path}: cannot be written ({error.strerror})") from error
 
 
 def write_record(path: Path, record: dict[str, Any]) -> dict[str, Any]:

@@ -195,8 +195,12 @@ class TrainingSettings(Strict):
     """Of a graph that is cut into parts: evaluate on the whole graph, or on each part by itself (the paper's code)."""
 
 
-EXPONENTIAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+")
-"""A number that YAML takes for a text unless it has both a point and a sign: 1e-3."""
+EXPONENTIAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
+
+
+def with_exponent(value: Any) -> Any:
+    """Returns the number for a text like 1e-3, which YAML takes for a number only if it is written 1.0e-3."""
+    return float(value) if isinstance(value, str) and EXPONENTIAL.fullmatch(value) else value
 
 
 def own_option(value: Any) -> Any:
@@ -209,8 +213,7 @@ def own_option(value: Any) -> Any:
         return [own_option(item) for item in value]
     if isinstance(value, dict):
         return {str(key): own_option(item) for key, item in value.items()}
-    if isinstance(value, str) and EXPONENTIAL.fullmatch(value):
-        value = float(value)
+    value = with_exponent(value)
     if not isinstance(value, str | int | float | None):
         raise ValueError(f"expected numbers, texts, true, false, null, lists or tables of these, got {value!r}")
     if isinstance(value, float) and not math.isfinite(value):

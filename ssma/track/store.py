@@ -61,7 +61,8 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
 
     It is meant for one job before the fan-out, but many processes may call it at once, and again: a lock
     file beside a SQLite store keeps them apart (MLflow's own first opening is a race). An experiment that
-    was deleted in the UI is restored. A SQLite store whose folder was moved gets its new artifact paths.
+    was deleted in the UI is restored. A SQLite store whose folder was moved gets its new artifact paths; one
+    whose first making was cut short, by a kill or a full disk, is made anew: nothing was logged in it yet.
 
     Raises:
         StudyError: If the store cannot be reached or used.
@@ -74,12 +75,19 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.with_name(f"{file.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            unfinished = file.with_name(f"{file.name}.unfinished")
+            if unfinished.exists():
+                for part in ("", "-wal", "-shm"):
+                    file.with_name(f"{file.name}{part}").unlink(missing_ok=True)
+            if not file.exists():
+                unfinished.touch()
             with closing(sqlite3.connect(file)) as database:
                 # Twice the writes per second, and readers never wait. Also the first look at a broken file:
                 # MLflow would try for 100 seconds to open it.
                 database.execute("PRAGMA journal_mode=WAL")
             experiment = _experiment(make_client(uri), artifacts, study)
             _relocate(file, experiment, artifacts.as_uri())
+            unfinished.unlink(missing_ok=True)
         return experiment
 
 

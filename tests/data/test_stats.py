@@ -43,7 +43,8 @@ def test_a_mirror_beside_the_paper(mirror, capsys):
 
 
 def test_a_study_beside_the_paper(tmp_path, mirror, capsys, monkeypatch):
-    monkeypatch.setenv("SSMA_DATA_MIRROR", str(mirror))
+    monkeypatch.setenv("HOME", str(mirror.parent))
+    monkeypatch.setenv("SSMA_DATA_MIRROR", f"~/{mirror.name}")
     plan = make_plan(parse_study(STUDY))
     write_record(tmp_path / "plan.json", plan)
     for label in ("solubility", "made"):

@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 import subprocess
 import sys
 from datetime import date
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import ssma
+from ssma.cli import main
 from ssma.errors import StudyError
 from ssma.study.config import Study, load_study, parse_study
 from ssma.study.cost import _reference, plan_cost
@@ -342,6 +345,24 @@ def test_records_are_sealed(tmp_path):
         read_record(tmp_path / "nowhere.json")
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_record(path, {"value": float("inf")})
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_record_that_cannot_be_written_is_one_line_and_leaves_nothing_behind(tmp_path, monkeypatch, capsys, number):
+    path = tmp_path / "record.json"
+    record = write_record(path, {"value": 1})
+
+    def refuse(_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("os.fsync", refuse)
+    with pytest.raises(StudyError) as caught:
+        write_record(path, {"value": 2})
+    assert str(caught.value) == f"{path}: cannot be written ({os.strerror(number)})"
+    assert read_record(path) == record
+    assert list(tmp_path.iterdir()) == [path]
+    assert main(["plan", str(ROOT / "config.yaml"), "--write", str(path)]) == 2
+    assert capsys.readouterr().err == f"ssma: {path}: cannot be written ({os.strerror(number)})\n"
 
 
 def test_the_code_fingerprint_is_blind_to_comments_only(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -342,6 +343,25 @@ def test_file_that_is_no_database(tmp_path, warnings_of):
     (line,) = warnings_of()
     assert "file is not a database" in line
     assert "delete" in line
+
+
+def test_store_whose_making_was_cut_short_is_made_anew(tmp_path, monkeypatch):
+    results = Results(tmp_path)
+    uri, file = tracking_uri(results, None), results.store / "mlflow.db"
+
+    def full(*_):
+        with closing(sqlite3.connect(file)) as database:
+            database.execute("CREATE TABLE experiments (half INTEGER)")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ssma.track.store.make_client", full)
+        with pytest.raises(StudyError, match="No space left"):
+            create_store(uri, artifact_folder(results), "made")
+    assert file.exists()
+    experiment = create_store(uri, artifact_folder(results), "made")
+    assert make_client(uri).get_experiment(experiment).name == "made"
+    assert create_store(uri, artifact_folder(results), "made") == experiment
 
 
 def test_without_mlflow(tmp_path, warnings_of, monkeypatch):

@@ -16,7 +16,7 @@ from ssma.study.plan import make_plan
 from ssma.study.records import write_record
 
 try:
-    for path in workflow.overwrite_configfiles:
+    for path in workflow.configfiles:
         read_study(Path(path))
     PLAN = make_plan(parse_study(config))
 except StudyError as error:

@@ -1,0 +1,55 @@
+"""What the workflow puts before each job's command, and which jobs it takes for done."""
+
+import os
+import subprocess
+
+import pytest
+from snakemake.shell import shell
+
+from ssma.study.jobs import forget_lost, prepare_jobs
+from ssma.study.paths import Results
+from ssma.study.records import write_record
+
+
+def test_jobs_get_paths_with_any_characters(tmp_path, monkeypatch):
+    package, own = tmp_path / "it's a {x} $y", tmp_path / "own {0}"
+    monkeypatch.setenv("PYTHONPATH", str(own))
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setattr(shell, "_process_prefix", None)
+    shell.prefix(prepare_jobs(package))
+    command = shell._process_prefix + 'printf %s "$PYTHONPATH"'
+    found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert found.stdout == f"{package}:{own}"
+
+
+@pytest.mark.parametrize("damage", ["", '{"fits": [{"id": "aa1', "\0\0\0", None])
+@pytest.mark.parametrize(("record", "lost"), [("chosen", {"tuned", "evaluated"}), ("evaluation", {"evaluated"})])
+def test_a_record_that_was_cut_short_is_as_good_as_deleted(tmp_path, record, lost, damage):
+    results = Results(tmp_path)
+    paths = {"chosen": results.chosen("arm"), "evaluation": results.evaluation("arm"), "fit": results.fit("aa11")}
+    for path in paths.values():
+        write_record(path, {"fits": [{"id": "aa11"}]})
+    flags = {name: results.arm("arm") / name for name in ("tuned", "evaluated")}
+    for flag in flags.values():
+        flag.touch()
+    plan = {"arms": [{"id": "arm"}], "theory": {}}
+    forget_lost(results, plan)
+    assert all(flag.exists() for flag in flags.values())
+    if damage is None:
+        paths[record].unlink()
+    else:
+        paths[record].write_text(damage)
+    forget_lost(results, plan)
+    assert {name for name, flag in flags.items() if not flag.exists()} == lost
+
+
+def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
+    results = Results(tmp_path)
+    write_record(results.chosen("arm"), {"status": "ok"})
+    write_record(results.evaluation("arm"), {"fits": [{"id": "aa11"}]})
+    flags = {name: results.arm("arm") / name for name in ("tuned", "evaluated")}
+    for flag in flags.values():
+        flag.touch()
+    forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
+    assert flags["tuned"].exists()
+    assert not flags["evaluated"].exists()

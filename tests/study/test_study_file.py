@@ -1,0 +1,81 @@
+"""How a study file is read: what YAML takes for something else than it says."""
+
+import pytest
+
+from ssma.errors import StudyError
+from ssma.study.config import parse_study, read_study
+from ssma.study.plan import make_plan
+
+
+def read(tmp_path, text):
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    return read_study(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seed: 010", "'010' is read as 8; write 8 if you mean it, else quote it"),
+        ("seed: -0_17", "'-0_17' is read as -15"),
+        ("seed: 1:30", "'1:30' is read as 90"),
+        ("lr: 1:30.5", "'1:30.5' is read as 90.5"),
+        ("title: 2024-01-31", "'2024-01-31' is read as a date; quote it"),
+        ("ablations: {on: {}}", "the key 'on' is read as True; quote it"),
+        ("datasets: {007: {}}", "'007' is read as 7"),
+        ("datasets: {12: {}}", "the key '12' is read as 12; quote it"),
+        ("datasets: {a: {}, b: {}, a: {}}", "the key 'a' stands twice"),
+    ],
+)
+def test_what_yaml_would_change_is_refused_with_its_line(tmp_path, text, said):
+    with pytest.raises(StudyError) as caught:
+        read(tmp_path, f"study: s\n{text}\n")
+    assert said in str(caught.value)
+    assert "line 2" in str(caught.value)
+
+
+def test_plain_values_stay_what_they_are(tmp_path):
+    text = "a: [0, 00, -0, 10, 1_000, 0x1F, 0b11, 0.010, 1.0e-3, yes, ~, '010', '2024-01-31']\n'on': 1\n"
+    assert read(tmp_path, text) == {
+        "a": [0, 0, 0, 10, 1000, 31, 3, 0.01, 0.001, True, None, "010", "2024-01-31"],
+        "on": 1,
+    }
+
+
+def test_a_table_may_be_merged_and_overridden(tmp_path):
+    text = "a: &base {x: 1, y: 2}\nb:\n  <<: *base\n  y: 3\n"
+    assert read(tmp_path, text) == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}}
+    with pytest.raises(StudyError, match="the key 'y' stands twice"):
+        read(tmp_path, f"{text}  y: 4\n")
+
+
+def test_a_number_with_an_exponent_is_a_number_for_ones_own_class_too(tmp_path, monkeypatch):
+    """YAML takes 1e-3 for a text."""
+    (tmp_path / "own.py").write_text("class Mine:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    text = """
+study: s
+datasets:
+  d: {source: synthetic, task: product_regression, num_graphs: 30}
+layers: [gcn]
+aggregators: {mine: {class: own.Mine, p: 1e-3, name: e3}}
+ablations: {a: {axes: {mine.q: [2E2, 1.5e+1, .5e1, "1e"]}, fixed: {aggregator: mine, training.lr: 1e-2}}}
+"""
+    arms = make_plan(parse_study(read(tmp_path, text)))["arms"]
+    assert [arm["settings"]["aggregator"] for arm in arms] == [
+        {"p": 0.001, "name": "e3", "q": q} for q in (200, 15, 5, "1e")
+    ]
+    assert {arm["settings"]["training"]["lr"] for arm in arms} == {0.01}
+
+
+@pytest.mark.parametrize("source", ["folder", "file"])
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, source):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    data = {"source": source, "path": "~/data"}
+    study = {
+        "study": "s",
+        "datasets": {"d": data},
+        "layers": ["gcn"],
+        "ablations": {"a": {"axes": {"ssma.kappa": [2]}}},
+    }
+    assert parse_study(study).datasets["d"].path == f"{tmp_path}/data"

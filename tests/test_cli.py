@@ -1,0 +1,39 @@
+"""The command line's output, where nobody reads it to its end, or cannot show all of it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def start(*arguments, **variables):
+    return subprocess.Popen(
+        [sys.executable, "-m", "ssma", *arguments], env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )  # fmt: skip
+
+
+def test_a_reader_that_leaves_early_causes_no_traceback():
+    run = start("schema")
+    run.stdout.close()
+    assert run.stderr.read() == b""
+    assert run.wait() == 0
+
+
+def test_a_terminal_that_lacks_a_character_stops_no_command(tmp_path):
+    (tmp_path / "own.py").write_text("class Mine:\n    pass\n")
+    study = {
+        "study": "s",
+        "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
+        "layers": ["gcn"],
+        "aggregators": {"mine": {"class": "own.Mine"}},
+        "ablations": {"a": {"axes": {"mine.name": ["gr\u00f6\u00dfe"]}}},
+    }
+    (tmp_path / "study.yaml").write_text(json.dumps(study))
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    run = start("plan", str(tmp_path / "study.yaml"), PYTHONPATH=path, PYTHONIOENCODING="ascii")
+    output, errors = run.communicate()
+    assert errors == b""
+    assert b"d / gcn / mine (name=gr??e)" in output
