@@ -295,6 +295,14 @@ def test_a_class_that_reads_by_torch_load(tmp_path):
         assert load_pyg(pyg_spec(f"{Pairs.__module__}.OldStyle"), tmp_path, None).graphs.y.tolist() == [0, 1, 0, 1]
 
 
+def test_a_split_that_is_not_used_is_noted(tmp_path, monkeypatch):
+    spec = pyg_spec(f"{Pairs.__module__}.Pairs", count=4)
+    assert load_pyg(spec, tmp_path, None).notes == []
+    monkeypatch.setattr(Pairs, "get_idx_split", lambda self: {}, raising=False)
+    notes = load_pyg(spec, tmp_path, None).notes
+    assert notes == ["splits: the class has a split of its own (get_idx_split), which is not used"]
+
+
 def test_a_class_that_asks_gets_no_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(StudyError, match="asks with {}: EOFError"):
