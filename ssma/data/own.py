@@ -17,7 +17,7 @@ from ssma.data.graphs import Graphs
 from ssma.data.loaded import Loaded
 from ssma.data.raw import allow_graphs, unattended
 from ssma.data.tu import read_set
-from ssma.errors import StudyError
+from ssma.errors import STOPPED, StudyError
 from ssma.study.ids import data_fingerprint, file_fingerprint
 
 READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
@@ -91,6 +91,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
             dataset = kind(**arguments)
             data_list = list(dataset)
     except (Exception, SystemExit) as error:  # a user's class may raise anything, and ogb ends the process
+        if isinstance(error, SystemExit) and error.code == STOPPED:
+            raise
         raise StudyError(
             f"{dotted} with {spec['arguments']}: {type(error).__name__}: {error}; mend the class, its arguments or "
             "PYTHONPATH"

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 
 from ssma.data.own import check_graphs, load_file, load_folder, load_pyg
 from ssma.data.prepare import load, prepare
-from ssma.errors import StudyError
+from ssma.errors import STOPPED, StudyError
 from ssma.study.ids import data_fingerprint, file_fingerprint
 
 NAN = math.nan
@@ -63,8 +64,8 @@ def asks():
     return [graph(0, 0), graph(1, 1)] if input("Will you download 2 GB? (y/N) ") == "y" else []
 
 
-def gives_up():
-    sys.exit(-1)
+def gives_up(code=-1):
+    sys.exit(code)
 
 
 def graph(number, y, **changed):
@@ -291,8 +292,17 @@ def test_a_class_by_its_dotted_path(tmp_path):
 
 
 def test_a_class_that_reads_by_torch_load(tmp_path):
+    known = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()  # what tests before this one have allowed
+    torch.serialization.add_safe_globals([kind for kind in known if kind not in (Data, DataEdgeAttr, DataTensorAttr)])
     for _ in range(2):
         assert load_pyg(pyg_spec(f"{Pairs.__module__}.OldStyle"), tmp_path, None).graphs.y.tolist() == [0, 1, 0, 1]
+
+
+def test_a_job_that_is_stopped_while_a_class_is_called_stays_so(tmp_path):
+    with pytest.raises(SystemExit) as stopped:
+        load_pyg(pyg_spec(f"{Pairs.__module__}.gives_up", code=STOPPED), tmp_path, None)
+    assert stopped.value.code == STOPPED
 
 
 def test_a_split_that_is_not_used_is_noted(tmp_path, monkeypatch):
