@@ -204,12 +204,13 @@ def _edges(value: Tensor | list | None, number: int, nodes: int) -> Tensor:
             f"graph {number}: edge_index is {edges.dtype} of shape {list(edges.shape)}, "
             "expected int64 [2, E]; mend the data set's edges"
         )
+    edges = edges.to(torch.int64)  # first: torch has no minimum of uint64
     if int(edges.min()) < 0 or int(edges.max()) >= nodes:
         raise StudyError(
             f"graph {number}: edge_index spans {int(edges.min())}..{int(edges.max())}, but the graph's "
             f"nodes are 0..{nodes - 1}; mend the data set's edges"
         )
-    return edges.to(torch.int64)
+    return edges
 
 
 def _matrix(value: Tensor) -> Tensor:

@@ -213,6 +213,12 @@ def _check_contents(data_list: Sequence[Data]) -> None:
 
 
 def _check_tensors(number: int, data: Data) -> None:
+    count = data.to_dict().get("num_nodes", 0)
+    whole = isinstance(count, int) or (
+        isinstance(count, Tensor) and count.numel() == 1 and not count.is_floating_point()
+    )
+    if count is not None and not (whole and int(count) >= 0):
+        raise StudyError(f"graph {number}: num_nodes is {count!r} but expected a whole number from 0")
     if data.edge_index is None and (others := [key for key in EDGES_ELSEWHERE if key in data]):
         raise StudyError(
             f"graph {number}: its edges are in {others[0]} but expected in edge_index [2, E], int64; "
@@ -230,7 +236,9 @@ def _is_plain(value: Any, key: str) -> bool:
         value = value if key == "x" else torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
         return False
-    return isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex()
+    return (
+        isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex() and not value.is_nested
+    )
 
 
 def _features(data_list: list[Data], numbers: list[int], kind: str) -> tuple[list[Tensor], str]:

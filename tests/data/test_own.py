@@ -191,6 +191,13 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0, edge_index=None, adj_t=torch.eye(3).to_sparse())], {}, "graph 0: its edges are in adj_t"),
         ([graph(0, 0), graph(0, "b")], {}, "graph 1: y is str but expected a dense tensor"),
         ([graph(0, 0, x=torch.eye(3).to_sparse())], {}, "graph 0: x is torch.sparse_coo torch.float32 but expected"),
+        (
+            [graph(0, 0, x=torch.nested.nested_tensor([torch.ones(2)] * 2))],
+            {},
+            "graph 0: x is torch.strided .* but expected",
+        ),
+        ([graph(0, 0), graph(0, 0, num_nodes=3.0)], {}, "graph 1: num_nodes is 3.0 but expected a whole number from 0"),
+        ([graph(0, 0, x=None, num_nodes="3")], {}, "graph 0: num_nodes is '3' but"),
         ([graph(0, 0, x=torch.eye(3) * 1j)], {}, "graph 0: x is torch.strided torch.complex64"),
         ([graph(0, 0), graph(0, 1)], {"metric": "ap"}, "got metric ap for a multiclass task; its metrics are accuracy"),
         ([graph(0, 0), graph(0, 1)], {"loss": "mse"}, "got loss mse for a multiclass task"),
@@ -211,6 +218,8 @@ def test_tensors_that_belong_to_a_gradient_or_a_gpu(tmp_path, monkeypatch):
     grown = graph(0, 0.5, x=torch.ones(3, 2, requires_grad=True) * 2, edge_attr=torch.ones(4, 1, requires_grad=True))
     graphs = read(tmp_path, [grown]).graphs
     assert graphs.x.tolist() == [[2, 2]] * 3 and not (graphs.x.requires_grad or graphs.edge_attr.requires_grad)
+    counted = graph(0, 0.5, num_nodes=torch.tensor([3]), edge_index=PATH.to(torch.uint64))
+    assert read(tmp_path, [counted]).graphs.edge_index.tolist() == graphs.edge_index.tolist()
     monkeypatch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
     assert read(tmp_path, [graph(7, 0.5)]).graphs.x[:, 0].tolist() == [7, 1, 3]
 
