@@ -143,7 +143,8 @@ class Graphs:
     def from_data_list(cls, data_list: list[Data], level: str = "graph") -> tuple["Graphs", int]:
         """Collates PyG graphs; returns them and the number of graphs without nodes, which are dropped.
 
-        An edge list without edges may be ``[]`` or of any type: it becomes int64 [2, 0].
+        An edge list without edges may be ``[]`` or of any type: it becomes int64 [2, 0]. The tensors of the graphs may
+        lie on any device and belong to a gradient's graph; what is made of them does not.
 
         Raises:
             StudyError: If a graph lacks ``x`` or ``y``, has an edge out of range, or other widths or types than the
@@ -195,7 +196,7 @@ def _check_features(name: str, value: Tensor, rows: int, ptr: Tensor) -> None:
 
 
 def _edges(value: Tensor | list | None, number: int, nodes: int) -> Tensor:
-    edges = torch.empty(2, 0) if value is None else torch.as_tensor(value)
+    edges = torch.empty(2, 0) if value is None else torch.as_tensor(value).cpu()
     if edges.numel() == 0:
         return torch.empty(2, 0, dtype=torch.int64)
     if edges.dim() != 2 or edges.size(0) != 2 or edges.is_floating_point():
@@ -203,12 +204,13 @@ def _edges(value: Tensor | list | None, number: int, nodes: int) -> Tensor:
             f"graph {number}: edge_index is {edges.dtype} of shape {list(edges.shape)}, "
             "expected int64 [2, E]; mend the data set's edges"
         )
+    edges = edges.to(torch.int64)  # first: torch has no minimum of uint64
     if int(edges.min()) < 0 or int(edges.max()) >= nodes:
         raise StudyError(
             f"graph {number}: edge_index spans {int(edges.min())}..{int(edges.max())}, but the graph's "
             f"nodes are 0..{nodes - 1}; mend the data set's edges"
         )
-    return edges.to(torch.int64)
+    return edges
 
 
 def _matrix(value: Tensor) -> Tensor:
@@ -234,7 +236,7 @@ def _stack(
             continue
         if value is None:
             raise StudyError(f"graph {number}: {name} is missing; every graph must have it")
-        item = form(torch.as_tensor(value))
+        item = form(torch.as_tensor(value).detach().cpu())
         first = made[0] if made else item
         if item.size(0) != count or item.dtype != first.dtype or item.shape[1:] != first.shape[1:]:
             raise StudyError(

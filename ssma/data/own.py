@@ -15,9 +15,9 @@ from torch_geometric.data import Data
 from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import Loaded
-from ssma.data.raw import allow_graphs
+from ssma.data.raw import allow_graphs, unattended
 from ssma.data.tu import read_set
-from ssma.errors import StudyError
+from ssma.errors import STOPPED, StudyError
 from ssma.study.ids import data_fingerprint, file_fingerprint
 
 READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
@@ -57,7 +57,7 @@ def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     path = _unchanged(spec)
     allow_graphs()
     try:
-        data_list = torch.load(path, weights_only=True)
+        data_list = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise nearly anything
         other = isinstance(error, UnpicklingError)  # whose own text advises to run the code in the file
         reason = "it holds other objects, or is damaged" if other else f"{type(error).__name__}: {error}"
@@ -81,18 +81,26 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     dotted, arguments = spec["class"], dict(spec["arguments"])
     module, _, name = dotted.rpartition(".")
     folder = work / "pyg"
+    allow_graphs()  # many classes read what they have processed by torch.load
     try:
         kind = getattr(import_module(module), name)
         if "root" in inspect.signature(kind).parameters:
             _link_unprocessed(arguments.get("root"), folder)
             arguments["root"] = str(folder)
-        data_list = list(kind(**arguments))
-    except Exception as error:  # a user's class may raise anything
+        with unattended():
+            dataset = kind(**arguments)
+            data_list = list(dataset)
+    except (Exception, SystemExit) as error:  # a user's class may raise anything, and ogb ends the process
+        if isinstance(error, SystemExit) and error.code == STOPPED:
+            raise
         raise StudyError(
             f"{dotted} with {spec['arguments']}: {type(error).__name__}: {error}; mend the class, its arguments or "
             "PYTHONPATH"
         ) from error
-    return check_graphs(data_list, spec, {})
+    loaded = check_graphs(data_list, spec, {})
+    if hasattr(dataset, "get_idx_split"):  # so OGB calls it
+        loaded.notes.append("splits: the class has a split of its own (get_idx_split), which is not used")
+    return loaded
 
 
 def _link_unprocessed(root: str | None, folder: Path) -> None:
@@ -128,8 +136,7 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     Raises:
         StudyError: With what is wrong; the message names the graph by its number in the list.
     """
-    if not isinstance(data_list, list | tuple) or not all(isinstance(data, Data) for data in data_list):
-        raise StudyError(f"got {type(data_list).__name__} but expected a list of torch_geometric.data.Data")
+    _check_list(data_list)
     _check_contents(data_list)
     kept = [number for number, data in enumerate(data_list) if data.num_nodes]
     if not kept:
@@ -177,6 +184,22 @@ def _unchanged(spec: dict[str, Any]) -> Path:
     return path
 
 
+def _check_list(data_list: Any) -> None:
+    wanted = "expected a list of torch_geometric.data.Data, as list(dataset) is one"
+    if not isinstance(data_list, list | tuple):
+        raise StudyError(f"got {type(data_list).__name__} but {wanted}")
+    for number, data in enumerate(data_list):
+        if not isinstance(data, Data):
+            raise StudyError(
+                f"got {type(data).__name__} in place {number} of a {type(data_list).__name__} but {wanted}"
+            )
+        if "_store" not in vars(data):
+            raise StudyError(
+                f"graph {number}: a version of PyG before 2 made it, which this one cannot read; make it again, e.g. "
+                "by Data.from_dict(vars(data))"
+            )
+
+
 def _check_contents(data_list: Sequence[Data]) -> None:
     for number, data in enumerate(data_list):
         _check_tensors(number, data)
@@ -190,6 +213,12 @@ def _check_contents(data_list: Sequence[Data]) -> None:
 
 
 def _check_tensors(number: int, data: Data) -> None:
+    count = data.to_dict().get("num_nodes", 0)
+    whole = isinstance(count, int) or (
+        isinstance(count, Tensor) and count.numel() == 1 and not count.is_floating_point()
+    )
+    if count is not None and not (whole and int(count) >= 0):
+        raise StudyError(f"graph {number}: num_nodes is {count!r} but expected a whole number from 0")
     if data.edge_index is None and (others := [key for key in EDGES_ELSEWHERE if key in data]):
         raise StudyError(
             f"graph {number}: its edges are in {others[0]} but expected in edge_index [2, E], int64; "
@@ -207,7 +236,9 @@ def _is_plain(value: Any, key: str) -> bool:
         value = value if key == "x" else torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
         return False
-    return isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex()
+    return (
+        isinstance(value, Tensor) and value.layout == torch.strided and not value.is_complex() and not value.is_nested
+    )
 
 
 def _features(data_list: list[Data], numbers: list[int], kind: str) -> tuple[list[Tensor], str]:
@@ -234,6 +265,12 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
                 "to graphs, as many to each"
             )
     values = torch.stack([row.double() for row in y])
+    of_nodes = all(row.numel() == data.num_nodes for row, data in zip(y, data_list, strict=True))
+    if of_nodes and values.size(1) > 1 and task in (None, "multiclass") and not y[0].is_floating_point():
+        raise StudyError(
+            "y has a value for each node, but only graphs have targets in data of your own (node tasks are those of "
+            "source ogbn); if the values are a graph's, set task to multilabel or regression"
+        )
     task = task or _guess(values, all(not row.is_floating_point() for row in y))
     bad = ~values.isnan() & (values != values.round()) if task != "regression" else values.isinf()
     if task == "multiclass":

@@ -70,7 +70,7 @@ def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
     """
     _remove(cache)
     try:
-        with redirect_stdout(sys.stderr):
+        with unattended():
             yield
     except StudyError:
         raise
@@ -80,6 +80,19 @@ def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
         ) from error
     finally:
         _remove(cache)
+
+
+@contextmanager
+def unattended() -> Iterator[None]:
+    """Ends a library's question at the terminal with an ``EOFError``, where it would wait for ever in a job; what it
+    prints goes to the error stream.
+    """
+    known, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdin = known
 
 
 def _missing(origin: Origin, folder: Path) -> Path | None:

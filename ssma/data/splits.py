@@ -54,9 +54,10 @@ def _stratified_folds(y: np.ndarray, folds: int, seed: int) -> list[list[int]]:
 
     for label, count in zip(*np.unique(y, return_counts=True), strict=True):
         if count < folds:
+            fewer = f"splits.folds to {count} or less (at least 3), or " if count >= 3 else ""
             raise StudyError(
                 f"splits.folds: class {label} has {count} members, too few for {folds} stratified folds; "
-                f"set splits.folds to {count} or less (at least 3), or splits.scheme to shuffle"
+                f"set {fewer}splits.scheme to shuffle"
             )
     maker = StratifiedKFold(folds, shuffle=True, random_state=seed)
     return [test.tolist() for _, test in maker.split(np.zeros(len(y)), y)]

@@ -58,12 +58,21 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     graphs, dropped = Graphs.from_data_list(text.data_list)
     hashes = {file.name: file_fingerprint(file) for file in files}
     rest = {"features": words, "raw_files": hashes, "dropped_graphs": dropped}
+    notes = text.notes + _left_out(text.attributes, use_attributes, raw / f"{name}_edge_attributes.txt")
     if graphs.y.is_floating_point():
-        notes = [*text.notes, "targets are the graph attributes as they are, not standardised"]
+        notes.append("targets are the graph attributes as they are, not standardised")
         return Loaded(graphs, "graph", "regression", "mae", graphs.y.size(1), **rest, notes=notes)
     mapping = {str(label): number for number, label in enumerate(text.labels)}
     classes = len(mapping)
-    return Loaded(graphs, "graph", "multiclass", "accuracy", classes, label_mapping=mapping, **rest, notes=text.notes)
+    return Loaded(graphs, "graph", "multiclass", "accuracy", classes, label_mapping=mapping, **rest, notes=notes)
+
+
+def _left_out(attributes: int, use_attributes: bool, edge_attributes: Path) -> list[str]:
+    """Returns notes on the continuous attributes that are there and not used."""
+    notes = []
+    if attributes and not use_attributes:
+        notes.append(f"node attributes: {attributes} columns are left out; node_attributes: true adds them")
+    return notes + [f"edge attributes: {edge_attributes.name} is not read"] * edge_attributes.is_file()
 
 
 def _text_file(member: str) -> str | None:

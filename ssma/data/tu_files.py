@@ -17,6 +17,8 @@ from torch_geometric.utils import coalesce, remove_self_loops
 from ssma.data.graphs import pointer
 from ssma.errors import StudyError
 
+ONE_HOT_NUMBERS = 2**31  # 8 GB of float32
+
 
 @dataclass(frozen=True, eq=False)
 class TextSet:
@@ -49,13 +51,13 @@ def read_text_set(raw: Path, name: str) -> TextSet:
         raise StudyError(f"{files.path('graph_indicator')}: it must number the graphs of the nodes from 1")
     if bool((owner.diff() < 0).any()):
         raise StudyError(f"{files.path('graph_indicator')}: it is not sorted; sort the nodes by graph")
+    y, labels = _targets(files, int(owner.max()) + 1)
     sizes = torch.bincount(owner)
     edge_index, edge_labels, notes = _edges(files, owner)
     attributes = files.real("node_attributes", owner.numel(), "nodes")
     node_labels = files.one_hot("node_labels", owner.numel(), "nodes")
     columns = [table for table in (attributes, node_labels) if table is not None]
     x = torch.cat([torch.empty(owner.numel(), 0), *columns], dim=1)
-    y, labels = _targets(files, sizes.numel())
     edge_owner = owner[edge_index[0]]
     local = edge_index - pointer(sizes)[edge_owner]
     node_counts, edge_counts = sizes.tolist(), torch.bincount(edge_owner, minlength=sizes.numel()).tolist()
@@ -92,6 +94,12 @@ class _Files:
         if rows == 0 or not self.path(part).is_file():
             return None
         labels = self.whole(part, None, rows, of)
+        low, high = labels.amin(0).tolist(), labels.amax(0).tolist()
+        if rows * sum(end - start + 1 for start, end in zip(low, high, strict=True)) > ONE_HOT_NUMBERS:
+            raise StudyError(
+                f"{self.path(part)}: got labels from {min(low)} to {max(high)}; one-hot they are too many columns for "
+                f"{rows} {of}; number the labels from 0 without gaps"
+            )
         return torch.cat([one_hot(column - column.min()) for column in labels.unbind(1)], 1).float()
 
     def _table(self, part: str, kind: type, what: str, columns: int | None, rows: int | None, of: str) -> Tensor:

@@ -1,15 +1,18 @@
 """A user's own data: what is taken as it is, what is mapped, and what is refused with the number of the graph."""
 
+import io
 import math
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 
-from ssma.data.own import load_file, load_folder, load_pyg
+from ssma.data.own import check_graphs, load_file, load_folder, load_pyg
 from ssma.data.prepare import load, prepare
-from ssma.errors import StudyError
+from ssma.errors import STOPPED, StudyError
 from ssma.study.ids import data_fingerprint, file_fingerprint
 
 NAN = math.nan
@@ -44,6 +47,25 @@ class Counted(Pairs):
     @property
     def processed_dir(self):
         return str(Path(self.root) / "sub/processed")
+
+
+class OldStyle(Pairs):
+    """As most tutorials have it: what was processed is read by torch.load."""
+
+    def __init__(self, root):
+        InMemoryDataset.__init__(self, root)
+        self.data, self.slices = torch.load(self.processed_paths[0])
+
+    def process(self):
+        torch.save(self.collate([graph(number, number % 2) for number in range(4)]), self.processed_paths[0])
+
+
+def asks():
+    return [graph(0, 0), graph(1, 1)] if input("Will you download 2 GB? (y/N) ") == "y" else []
+
+
+def gives_up(code=-1):
+    sys.exit(code)
 
 
 def graph(number, y, **changed):
@@ -136,7 +158,8 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
     [
         ([], {}, "no graph has a node"),
         ({"x": 1}, {}, "got dict but expected a list"),
-        ([graph(0, 0), {"x": 1}], {}, "expected a list of torch_geometric.data.Data"),
+        ([graph(0, 0), {"x": 1}], {}, "got dict in place 1 of a list but expected a list of torch_geometric.data.Data"),
+        (({"x": 1}, None), {}, r"got dict in place 0 of a tuple but .* as list\(dataset\) is one"),
         ([graph(0, 0), graph(0, 0, x=None)], {}, "graph 1: it has neither x nor num_nodes"),
         (
             [graph(0, 0), graph(0, 0, x=None, num_nodes=3)],
@@ -155,6 +178,8 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ),
         ([graph(0, torch.tensor([0, 3]))], {}, "y could be labels or numbers"),
         ([graph(0, torch.tensor([0, 3]))], {"task": "multiclass"}, "y has 2 values a graph"),
+        ([graph(0, torch.tensor([0, 1, 2]))], {}, "y has a value for each node, but only graphs have targets"),
+        ([graph(0, torch.tensor([0, 1, 2]))], {"task": "multiclass"}, "y has a value for each node.* source ogbn"),
         (
             [graph(0, 0.0), graph(0, 0.5)],
             {"task": "multiclass"},
@@ -166,6 +191,13 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0, edge_index=None, adj_t=torch.eye(3).to_sparse())], {}, "graph 0: its edges are in adj_t"),
         ([graph(0, 0), graph(0, "b")], {}, "graph 1: y is str but expected a dense tensor"),
         ([graph(0, 0, x=torch.eye(3).to_sparse())], {}, "graph 0: x is torch.sparse_coo torch.float32 but expected"),
+        (
+            [graph(0, 0, x=torch.nested.nested_tensor([torch.ones(2)] * 2))],
+            {},
+            "graph 0: x is torch.strided .* but expected",
+        ),
+        ([graph(0, 0), graph(0, 0, num_nodes=3.0)], {}, "graph 1: num_nodes is 3.0 but expected a whole number from 0"),
+        ([graph(0, 0, x=None, num_nodes="3")], {}, "graph 0: num_nodes is '3' but"),
         ([graph(0, 0, x=torch.eye(3) * 1j)], {}, "graph 0: x is torch.strided torch.complex64"),
         ([graph(0, 0), graph(0, 1)], {"metric": "ap"}, "got metric ap for a multiclass task; its metrics are accuracy"),
         ([graph(0, 0), graph(0, 1)], {"loss": "mse"}, "got loss mse for a multiclass task"),
@@ -180,6 +212,24 @@ def test_numbers_of_graphs_count_the_empty_ones(tmp_path):
     empty = Data(x=torch.empty(0, 2), edge_index=torch.empty(2, 0), y=torch.tensor([0.25]))
     with pytest.raises(StudyError, match=r"graph 2: y is \[inf\]"):
         read(tmp_path, [empty, graph(0, 0.5), graph(0, math.inf)])
+
+
+def test_tensors_that_belong_to_a_gradient_or_a_gpu(tmp_path, monkeypatch):
+    grown = graph(0, 0.5, x=torch.ones(3, 2, requires_grad=True) * 2, edge_attr=torch.ones(4, 1, requires_grad=True))
+    graphs = read(tmp_path, [grown]).graphs
+    assert graphs.x.tolist() == [[2, 2]] * 3 and not (graphs.x.requires_grad or graphs.edge_attr.requires_grad)
+    counted = graph(0, 0.5, num_nodes=torch.tensor([3]), edge_index=PATH.to(torch.uint64))
+    assert read(tmp_path, [counted]).graphs.edge_index.tolist() == graphs.edge_index.tolist()
+    monkeypatch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+    assert read(tmp_path, [graph(7, 0.5)]).graphs.x[:, 0].tolist() == [7, 1, 3]
+
+
+def test_graphs_of_an_old_pyg_are_named(tmp_path):
+    old = Data.__new__(Data)
+    vars(old).update(x=torch.ones(3, 2), edge_index=PATH, y=torch.tensor([0]))
+    spec = {"features": "own", "task": None, "metric": None, "loss": None}
+    with pytest.raises(StudyError, match="graph 1: a version of PyG before 2 made it.*from_dict"):
+        check_graphs([graph(0, 0), old], spec, {})
 
 
 class Code:
@@ -250,6 +300,35 @@ def test_a_class_by_its_dotted_path(tmp_path):
     assert again.graphs.y.tolist() == [1, 0, 1, 0]  # not what the first call left in its cache
 
 
+def test_a_class_that_reads_by_torch_load(tmp_path):
+    known = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()  # what tests before this one have allowed
+    torch.serialization.add_safe_globals([kind for kind in known if kind not in (Data, DataEdgeAttr, DataTensorAttr)])
+    for _ in range(2):
+        assert load_pyg(pyg_spec(f"{Pairs.__module__}.OldStyle"), tmp_path, None).graphs.y.tolist() == [0, 1, 0, 1]
+
+
+def test_a_job_that_is_stopped_while_a_class_is_called_stays_so(tmp_path):
+    with pytest.raises(SystemExit) as stopped:
+        load_pyg(pyg_spec(f"{Pairs.__module__}.gives_up", code=STOPPED), tmp_path, None)
+    assert stopped.value.code == STOPPED
+
+
+def test_a_split_that_is_not_used_is_noted(tmp_path, monkeypatch):
+    spec = pyg_spec(f"{Pairs.__module__}.Pairs", count=4)
+    assert load_pyg(spec, tmp_path, None).notes == []
+    monkeypatch.setattr(Pairs, "get_idx_split", lambda self: {}, raising=False)
+    notes = load_pyg(spec, tmp_path, None).notes
+    assert notes == ["splits: the class has a split of its own (get_idx_split), which is not used"]
+
+
+def test_a_class_that_asks_gets_no_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    with pytest.raises(StudyError, match="asks with {}: EOFError"):
+        load_pyg(pyg_spec(f"{Pairs.__module__}.asks"), tmp_path, None)
+    assert sys.stdin.read() == "y\n"
+
+
 def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_path):
     root, work = tmp_path / "root", tmp_path / "work"
     (root / "raw").mkdir(parents=True)
@@ -273,6 +352,7 @@ def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_p
         ("torch_geometric.data.NoSuchSet", {}, "NoSuchSet with {}: AttributeError"),
         ("torch_geometric.data.Data", {}, "no graph has a node"),
         (f"{Pairs.__module__}.Pairs", {"colour": 1}, "TypeError.*colour"),
+        (f"{Pairs.__module__}.gives_up", {}, "gives_up with {}: SystemExit: -1"),
     ],
 )
 def test_a_class_that_cannot_be_had(tmp_path, dotted, arguments, message):

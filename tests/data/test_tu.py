@@ -76,11 +76,20 @@ def test_widths_follow_the_switch(tmp_path, node_attributes, leave_out, width, e
 
 def test_repeated_edges_are_one_with_all_labels_and_self_loops_are_left_out(tmp_path):
     listed = "1, 2\n2, 1\n1, 2\n3, 3\n2, 1\n4, 5\n5, 4\n5, 4\n"
-    mirror = write_set(tmp_path / "mirror", ("edge_attributes",), A=listed, edge_labels="0\n0\n0\n2\n0\n1\n1\n0\n")
+    without = ("node_attributes", "edge_attributes")
+    mirror = write_set(tmp_path / "mirror", without, A=listed, edge_labels="0\n0\n0\n2\n0\n1\n1\n0\n")
     loaded = read(tmp_path, mirror)
     assert loaded.graphs.edge_index.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
     assert loaded.graphs.edge_attr.tolist() == [[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
     assert loaded.notes == ["edges: 1 self-loops and 3 repeated edges were left out"]
+
+
+def test_attributes_that_are_left_out_are_noted(tmp_path):
+    mirror = write_set(tmp_path / "mirror")
+    edges = "edge attributes: TINY_edge_attributes.txt is not read"
+    left_out = "node attributes: 2 columns are left out; node_attributes: true adds them"
+    assert read(tmp_path, mirror).notes == [left_out, edges]
+    assert read(tmp_path, mirror, node_attributes=True).notes == [edges]
 
 
 def test_a_set_without_an_edge_and_files_of_other_systems(tmp_path):
@@ -164,6 +173,18 @@ def test_graph_attributes_are_real_targets(tmp_path):
         ((), {"A": EDGES.replace("1", "0")}, {}, "TINY_A.txt: line 1 is the edge 0, 2; .* the nodes are 1 to 6"),
         ((), {"graph_indicator": "0\n0\n0\n1\n1\n2\n"}, {}, "TINY_graph_indicator.txt: it must number .* from 1"),
         ((), {"graph_indicator": "1\n2\n1\n2\n2\n3\n"}, {}, "not sorted"),
+        (
+            (),
+            {"graph_indicator": "1\n1\n1\n2\n2\n9000000000000\n"},
+            {},
+            "TINY_graph_labels.txt: got 3 lines but expected 9000000000000",
+        ),
+        (
+            (),
+            {"node_labels": "3\n4\n3\n4\n3\n4000000000\n"},
+            {},
+            "TINY_node_labels.txt: got labels from 3 to 4000000000; .* for 6 nodes; number the labels from 0 without",
+        ),
         ((), {"A": "x, y\n"}, {}, "TINY_A.txt: cannot be read .* 'x' .* it must hold whole numbers with commas"),
         ((), {"A": "1 2\n2 1\n"}, {}, "TINY_A.txt: cannot be read .* '1 2'"),
         (("graph_indicator",), {}, {}, "TINY_graph_indicator.txt is not in"),
