@@ -100,7 +100,8 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
 
     Raises:
         ValueError: If the messages are not floating point numbers, whose result would be rounded or cut, if ``index``
-            or ``ptr`` is no row of whole numbers, or if there is another number of targets.
+            or ``ptr`` is no row of whole numbers, if there is another number of targets, or if ``ptr`` does not lead
+            from 0 to the number of messages (asked on the CPU only, since a GPU would have to be waited for).
     """
     if not x.is_floating_point():
         raise ValueError(f"{type(aggr).__name__} got messages of {x.dtype} but expected floating point numbers")
@@ -113,6 +114,12 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
     if ptr is None:
         index = index.long()  # torch's scatter has wrong gradients by int32, and takes uint8 for a mask
     else:
+        on_host = ptr.device.type == "cpu" and not torch.compiler.is_compiling()
+        if on_host and (ptr[0] != 0 or ptr[-1] != x.size(dim) or bool((ptr[1:] < ptr[:-1]).any())):
+            raise ValueError(
+                f"{type(aggr).__name__} got {x.size(dim)} messages and ptr from {int(ptr[0])} to {int(ptr[-1])} but "
+                f"expected borders that rise from 0 to the number of messages"
+            )
         nodes = torch.arange(ptr.numel() - 1, device=x.device)
         index = nodes.repeat_interleave(ptr.diff(), output_size=x.size(dim))
     if index.numel() != x.size(dim):

@@ -552,3 +552,10 @@ def test_sums_in_half_precision_are_summed_in_float32():
     ones = torch.ones(3000, 1, dtype=torch.bfloat16)
     out = make_aggregation("sum", 1)(ones, torch.zeros(3000, dtype=torch.long))
     assert out.item() == torch.tensor(3000.0).bfloat16().item()
+
+
+@pytest.mark.parametrize("borders", [[0, 2, 9], [0, 4, 2, 5], [1, 4, 5], [0, 2]])
+@pytest.mark.parametrize("name", ["sum", "lstm", "ssma"])
+def test_borders_that_do_not_cover_the_messages_are_refused(name, borders):
+    with pytest.raises(ValueError, match=f"got 5 messages and ptr from {borders[0]} to {borders[-1]} but expected bor"):
+        made(name)(messages(5, D), ptr=torch.tensor(borders))
