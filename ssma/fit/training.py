@@ -12,6 +12,7 @@ from torch import nn
 
 from ssma.data.batches import Batch, Batches
 from ssma.data.parts import PartBatches, WholeGraph
+from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate, loss_terms
 from ssma.study.ids import seed_from
 
@@ -74,18 +75,29 @@ class Training:
 
         Raises:
             ValueError: If the initial rate is below its floor, so that there is nothing to train.
+            StudyError: If a module made parameters while it ran: they would stay as they were drawn, beyond the budget.
         """
         if self.settings["lr"] < self.settings["min_lr"]:
             raise ValueError(f"training.lr is {self.settings['lr']}, below training.min_lr {self.settings['min_lr']}")
         limit = self.settings["max_minutes"]
         while self.epochs < self.settings["max_epochs"] and self._rate() >= self.settings["min_lr"]:
             reason = self._epoch()
+            self._check_parameters()
             if reason is not None:
                 return "diverged", reason
             after_epoch(self)
             if limit is not None and sum(self.history["seconds"]) > 60 * limit:
                 return "timeout", f"training.max_minutes ({limit}) passed in epoch {self.epochs}"
         return "ok", None
+
+    def _check_parameters(self) -> None:
+        known = {id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]}
+        new = [name for name, parameter in self.network.named_parameters() if id(parameter) not in known]
+        if new:
+            raise StudyError(
+                f"parameter {new[0]} was made while the network ran, and is neither trained nor within the budget; "
+                f"make it in __init__"
+            )
 
     def _rate(self) -> float:
         return self.optimizer.param_groups[0]["lr"]

@@ -9,6 +9,7 @@ from torch import nn
 from ssma.aggr import AGGREGATORS, SumAggregation
 from ssma.data.batches import Batches
 from ssma.data.prepare import load, prepare
+from ssma.errors import StudyError
 from ssma.fit.run import run_fit
 from ssma.fit.spec import fit_spec
 from ssma.fit.training import Task, Training
@@ -153,3 +154,19 @@ def test_an_auxiliary_loss_that_is_not_finite_ends_the_fit(prepared):
     task = Task("l1", "mae", "minimize")
     status, reason = Training(network, batches, list(batches.epoch()), task, settings, 0).run(lambda t: None)
     assert (status, reason) == ("diverged", "the auxiliary loss was nan in epoch 1")
+
+
+class Late(Constant):
+    """It has a parameter that the optimizer has never seen."""
+
+    def forward(self, batch):
+        if not hasattr(self, "late"):
+            self.late = nn.Parameter(torch.zeros(1))
+        return super().forward(batch) + self.late
+
+
+def test_a_parameter_that_is_made_in_the_first_call_ends_the_fit(prepared):
+    network = Late()
+    with pytest.raises(StudyError, match="parameter late was made while the network ran, and is neither trained nor"):
+        trained(prepared, network, epochs=5)
+    assert network.late.item() == 0
