@@ -133,9 +133,8 @@ def test_a_degree_that_training_did_not_have():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_a_degree_is_counted_in_float32_whatever_the_layer_has(dtype):
-    degree = 3001  # 2992 in bfloat16, 3000 in float16
     mix = DegreeScaledMix([MeanAggregation()], torch.tensor([0, 1])).to(dtype)
-    mix.delta.fill_(1 / 128)
-    out = mix(torch.ones(degree, 1, dtype=dtype), torch.zeros(degree, dtype=torch.int64))
-    log = math.log(degree + 1)
-    assert out.tolist() == [torch.tensor([1, 128 * log, 1 / (128 * log)]).to(dtype).tolist()]
+    mix.delta.fill_(0.75)
+    out = mix(torch.ones(261, 1, dtype=dtype), torch.zeros(261, dtype=torch.int64))  # 261 is 260 in bfloat16
+    ratio = math.log(262) / 0.75
+    assert out.tolist() == [torch.tensor([1, ratio, 1 / ratio]).to(dtype).tolist()]
