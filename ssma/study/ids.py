@@ -93,7 +93,7 @@ def class_fingerprint(dotted: str) -> str:
     try:
         tree = _bare(Path(origin))
     except SyntaxError as error:
-        raise ValueError(f"{origin} is no Python: {error.msg}, line {error.lineno}") from error
+        raise ValueError(f"the module of {dotted} is no Python: {error}") from error
     imports = [
         alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
     ]
@@ -128,7 +128,7 @@ def data_fingerprint(path: Path) -> str:
 
 
 def _bare(path: Path) -> ast.Module:
-    tree = ast.parse(path.read_bytes())  # bytes, so that a byte order mark or a declared encoding is understood
+    tree = ast.parse(path.read_bytes(), path)  # bytes, so that a byte order mark or a declared encoding is understood
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
