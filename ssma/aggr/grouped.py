@@ -88,6 +88,12 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def check_switch(aggr: Aggregation, name: str, value: object) -> None:
+    """Raises a `ValueError` for an option that is neither True nor False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{type(aggr).__name__} got {name}={value!r} but expected True or False")
+
+
 def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor | None, dim: int) -> Tensor:
     """Returns the target node of each message, ``[E]``, int64.
 

@@ -449,7 +449,7 @@ def test_pna_scale_by_hand_and_unseen_degrees():
     for degrees, problem in (
         (None, "got no degrees"),
         ([4], "no node has an incoming edge"),
-        ([2, -1], "expected counts"),
+        ([2, -1], "expected a tensor of counts"),
     ):
         with pytest.raises(ValueError, match=problem):
             PNAAggregation(2, degrees if degrees is None else torch.tensor(degrees))
