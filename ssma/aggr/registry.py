@@ -111,8 +111,9 @@ def _check_shape(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, An
     (x,) = inputs
     expected = list(x.shape)
     expected[options["dim"]] = options["dim_size"]
-    if list(out.shape) != expected:
+    if not isinstance(out, Tensor) or list(out.shape) != expected:
+        shape = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"type {type(out).__name__}"
         raise ValueError(
-            f"{type(aggr).__name__} made a result of shape {tuple(out.shape)} of messages of shape {tuple(x.shape)} "
-            f"but expected {tuple(expected)}: a row for each node, as wide as a message"
+            f"{type(aggr).__name__} made a result of {shape} of messages of shape {tuple(x.shape)} but "
+            f"expected {tuple(expected)}: a row for each node, as wide as a message"
         )

@@ -19,7 +19,13 @@ class Reshaped(Aggregation):
 
     def forward(self, x, index=None, ptr=None, dim_size=None, dim=-2):
         out = self.reduce(x, index, ptr, dim_size, dim)
-        changes = {"narrow": out[..., :1], "wide": torch.cat([out, out], -1), "few": out[:1], "same": out}
+        changes = {
+            "narrow": out[..., :1],
+            "wide": torch.cat([out, out], -1),
+            "few": out[:1],
+            "same": out,
+            "pair": (out, out),
+        }
         return changes[self.how]
 
 
@@ -36,3 +42,12 @@ def test_a_class_of_the_user_keeps_the_shape_of_the_messages(layer, how, nodes, 
     text = rf"Reshaped made a result of shape {re.escape(str(made_shape))} .* but expected {re.escape(str(expected))}: a row"
     with pytest.raises(ValueError, match=text):
         use_aggregation(kind(5, 4, *heads), other)(x, edge_index)
+
+
+def test_a_class_of_the_user_returns_a_tensor():
+    path = f"{Reshaped.__module__}.Reshaped"
+    aggr = make_aggregation("mine", 4, 1, path, how="pair")
+    with pytest.raises(
+        ValueError, match="made a result of type tuple of messages of shape .* but expected .3, 4.: a row"
+    ):
+        aggr(torch.randn(2, 4), torch.tensor([0, 2]))
