@@ -112,7 +112,7 @@ class Training:
         for batch in self.train.epoch(order):
             self.optimizer.zero_grad(set_to_none=True)
             loss, size = loss_terms(self.task.loss, self.network(batch), batch.y)
-            extra = [module.auxiliary_loss() for module in self.with_auxiliary_loss]
+            extra = [_auxiliary_loss(module) for module in self.with_auxiliary_loss]
             (loss / max(size, 1) + sum(extra)).backward()
             self.optimizer.step()
             losses.append(loss.detach())
@@ -159,3 +159,13 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.history, self.best, self.steps = state["history"], state["best"], state["steps"]
+
+
+def _auxiliary_loss(module: nn.Module) -> torch.Tensor:
+    value = module.auxiliary_loss()
+    if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
+        raise StudyError(
+            f"auxiliary_loss() of {type(module).__name__} returned {found} but expected a tensor of one number"
+        )
+    return value

@@ -144,6 +144,16 @@ def test_any_module_s_auxiliary_loss_is_minimised_and_recorded_apart(prepared):
     assert training.history["train_loss"][0] == pytest.approx(y.abs().mean().item(), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("value", "found"), [(0.5, "0.5"), (None, "None"), (torch.ones(3), "a tensor of shape [(]3,[)]")]
+)
+def test_an_auxiliary_loss_that_is_no_scalar_is_refused(prepared, value, found):
+    network = Constant()
+    network.aggr.auxiliary_loss = lambda: value
+    with pytest.raises(StudyError, match=f"of Penalised returned {found} but expected a tensor of one number"):
+        trained(prepared, network, epochs=1)
+
+
 def test_an_auxiliary_loss_that_is_not_finite_ends_the_fit(prepared):
     network = Constant()
     network.aggr.auxiliary_loss = lambda: network.aggr.weight * math.inf
