@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch_geometric
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import ssma.aggr
 from ssma.aggr import AGGREGATORS, FMeanAggregation, PNAAggregation, PowerMeanAggregation, make_aggregation
@@ -552,6 +553,18 @@ def test_sums_in_half_precision_are_summed_in_float32():
     ones = torch.ones(3000, 1, dtype=torch.bfloat16)
     out = make_aggregation("sum", 1)(ones, torch.zeros(3000, dtype=torch.long))
     assert out.item() == torch.tensor(3000.0).bfloat16().item()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_whole_numbers_of_any_size_are_borders(dtype):
+    x = messages(5, D)
+    out = made("sum")(x, ptr=torch.tensor([0, 2, 2, 5], dtype=dtype))
+    torch.testing.assert_close(out, torch.stack([x[:2].sum(0), 0 * x[0], x[2:].sum(0)]))
+
+
+def test_borders_without_values_pass():
+    with FakeTensorMode():
+        assert made("sum")(torch.randn(5, D), ptr=torch.tensor([0, 2, 5])).shape == (2, D)
 
 
 @pytest.mark.parametrize("borders", [[0, 2, 9], [0, 4, 2, 5], [1, 4, 5], [0, 2]])
