@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.utils import degree, scatter, softmax
 
-from ssma.aggr.grouped import GroupedAggregation, group_mean, group_sizes, is_number
+from ssma.aggr.grouped import GroupedAggregation, check_switch, group_mean, group_sizes, is_number
 
 
 class SumAggregation(GroupedAggregation):
@@ -104,6 +104,7 @@ class SoftmaxAggregation(GroupedAggregation):
         super().__init__()
         if not is_number(t) or not math.isfinite(t):
             raise ValueError(f"SoftmaxAggregation got t={t!r} but expected a finite number")
+        check_switch(self, "learn", learn)
         self.initial_t = t
         self.learn = learn
         self.t = Parameter(torch.empty(()), requires_grad=learn)

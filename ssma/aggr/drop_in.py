@@ -117,7 +117,7 @@ def _show(layer: MessagePassing, edge_index: Any, propagated: dict[str, Any]) ->
     if is_sparse(edge_index):  # a transposed adjacency: rows are targets
         row, column = to_edge_index(edge_index)[0]
         edge_index = torch.stack([column, row])
-    sources = [name for name in layer.shown_names["_j"] if propagated.get(name) is not None]
+    sources = [name for name in layer.shown_names["_j"] if _side(propagated.get(name), 0) is not None]
     targets = [name for name in layer.shown_names["_i"] if propagated.get(name) is not None] or sources
     if not sources:
         raise ValueError(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Linear
 from torch.nn.functional import linear
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils import degree, scatter
 
@@ -88,6 +89,12 @@ def is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def check_switch(aggr: Aggregation, name: str, value: object) -> None:
+    """Raises a `ValueError` for an option that is neither True nor False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{type(aggr).__name__} got {name}={value!r} but expected True or False")
+
+
 def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor | None, dim: int) -> Tensor:
     """Returns the target node of each message, ``[E]``, int64.
 
@@ -100,7 +107,8 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
 
     Raises:
         ValueError: If the messages are not floating point numbers, whose result would be rounded or cut, if ``index``
-            or ``ptr`` is no row of whole numbers, or if there is another number of targets.
+            or ``ptr`` is no row of whole numbers, if there is another number of targets, or if ``ptr`` does not lead
+            from 0 to the number of messages (asked on the CPU only, since a GPU would have to be waited for).
     """
     if not x.is_floating_point():
         raise ValueError(f"{type(aggr).__name__} got messages of {x.dtype} but expected floating point numbers")
@@ -113,6 +121,14 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
     if ptr is None:
         index = index.long()  # torch's scatter has wrong gradients by int32, and takes uint8 for a mask
     else:
+        ptr = ptr.long()
+        recorded = torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None  # without values
+        on_host = ptr.device.type == "cpu" and not recorded
+        if on_host and (ptr[0] != 0 or ptr[-1] != x.size(dim) or bool((ptr[1:] < ptr[:-1]).any())):
+            raise ValueError(
+                f"{type(aggr).__name__} got {x.size(dim)} messages and ptr from {int(ptr[0])} to {int(ptr[-1])} but "
+                f"expected borders that rise from 0 to the number of messages"
+            )
         nodes = torch.arange(ptr.numel() - 1, device=x.device)
         index = nodes.repeat_interleave(ptr.diff(), output_size=x.size(dim))
     if index.numel() != x.size(dim):

@@ -74,8 +74,9 @@ def mean_log_degree(degrees: Tensor | None) -> Tensor:
     """
     if degrees is None:
         raise ValueError("PNAAggregation got no degrees but expected a histogram of the training nodes' in-degrees")
-    if degrees.dim() != 1 or bool((degrees < 0).any()):
-        raise ValueError(f"PNAAggregation got degrees {degrees.tolist()} but expected counts of degree 0, 1, 2, ...")
+    if not isinstance(degrees, Tensor) or degrees.dim() != 1 or not bool((degrees >= 0).all()):
+        given = degrees.tolist() if isinstance(degrees, Tensor) else f"of type {type(degrees).__name__}"
+        raise ValueError(f"PNAAggregation got degrees {given} but expected a tensor of counts of degree 0, 1, 2, ...")
     counts = degrees.double()
     if not counts[1:].sum() > 0:
         raise ValueError(

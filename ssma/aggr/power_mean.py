@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.utils import scatter
 
-from ssma.aggr.grouped import GroupedAggregation, group_mean
+from ssma.aggr.grouped import GroupedAggregation, check_switch, group_mean, is_number
 
 EPS = 1e-3  # below this magnitude the power is linear, which bounds its slope and that of its inverse
 SMALLEST = 1e-30  # of a mean of powers, relative to the largest; keeps the inverse's slope inside float32
@@ -35,8 +35,9 @@ class PowerMeanAggregation(GroupedAggregation):
 
     def __init__(self, p: float = 1.0, learn: bool = True) -> None:
         super().__init__()
-        if not 0 < p < math.inf:
-            raise ValueError(f"PowerMeanAggregation got p={p} but expected a finite exponent above 0")
+        if not is_number(p) or not 0 < p < math.inf:
+            raise ValueError(f"PowerMeanAggregation got p={p!r} but expected a finite exponent above 0")
+        check_switch(self, "learn", learn)
         self.p = p
         self.learn = learn
         self.log_p = Parameter(torch.empty(()), requires_grad=learn)

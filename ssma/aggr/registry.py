@@ -89,16 +89,31 @@ def make_aggregation(
 
     Raises:
         ValueError: If there is no such aggregation, or its options or ``degrees`` are wrong.
-        TypeError: If the class does not take these arguments or is no PyG `Aggregation`.
+        TypeError: If the class does not take these arguments or is no PyG `Aggregation`. One that returns another shape
+            than a row for each node, as wide as a message, raises a `ValueError` when it is called.
     """
     if path is not None:
         module, _, attribute = path.rpartition(".")
         aggr = getattr(importlib.import_module(module), attribute)(in_channels=in_channels, heads=heads, **options)
         if not isinstance(aggr, Aggregation):
             raise TypeError(f"{path} made a {type(aggr).__name__} but expected a torch_geometric.nn.aggr.Aggregation")
+        aggr.register_forward_hook(_check_shape, with_kwargs=True)
         return aggr
     if name not in AGGREGATORS:
         raise ValueError(f"unknown aggregation {name!r}; expected one of {', '.join(AGGREGATORS)}")
     kind = AGGREGATORS[name]
     given = {"in_channels": in_channels, "heads": heads, "degrees": degrees}
     return kind.make(**{key: given[key] for key in kind.takes}, **options)
+
+
+def _check_shape(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, Any], out: Tensor) -> None:
+    """Refuses what a layer would spread over nodes or channels without an error."""
+    (x,) = inputs
+    expected = list(x.shape)
+    expected[options["dim"]] = options["dim_size"]
+    if not isinstance(out, Tensor) or list(out.shape) != expected:
+        shape = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else f"type {type(out).__name__}"
+        raise ValueError(
+            f"{type(aggr).__name__} made a result of {shape} of messages of shape {tuple(x.shape)} but "
+            f"expected {tuple(expected)}: a row for each node, as wide as a message"
+        )

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr.affine import compare_maps
-from ssma.aggr.grouped import apply_linear, check_width, is_number, is_width, targets_of
+from ssma.aggr.grouped import apply_linear, check_switch, check_width, is_number, is_width, targets_of
 from ssma.aggr.product import BLOCK, compressed_product, headroom, largest_factor
 from ssma.aggr.selection import attention_slots, random_slots
 from ssma.aggr.spectrum import kept, roots_of_unity, transform_matrix, transformed_map, transformed_weight
@@ -136,8 +136,7 @@ class SSMAAggregation(Aggregation):
             raise ValueError(f"SSMAAggregation got compression={compression!r} but expected 0 < compression <= 1")
         if not is_number(temperature) or not 0 < temperature < math.inf:
             raise ValueError(f"SSMAAggregation got temperature={temperature!r} but expected a finite number above 0")
-        if not isinstance(learn_affine, bool):
-            raise ValueError(f"SSMAAggregation got learn_affine={learn_affine!r} but expected True or False")
+        check_switch(self, "learn_affine", learn_affine)
         if attention_channels is None:
             attention_channels = heads * in_channels
         pair = attention_channels if isinstance(attention_channels, tuple | list) else (attention_channels,) * 2

@@ -12,6 +12,7 @@ from torch import nn
 
 from ssma.data.batches import Batch, Batches
 from ssma.data.parts import PartBatches, WholeGraph
+from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate, loss_terms
 from ssma.study.ids import seed_from
 
@@ -74,18 +75,29 @@ class Training:
 
         Raises:
             ValueError: If the initial rate is below its floor, so that there is nothing to train.
+            StudyError: If a module made parameters while it ran: they would stay as they were drawn, beyond the budget.
         """
         if self.settings["lr"] < self.settings["min_lr"]:
             raise ValueError(f"training.lr is {self.settings['lr']}, below training.min_lr {self.settings['min_lr']}")
         limit = self.settings["max_minutes"]
         while self.epochs < self.settings["max_epochs"] and self._rate() >= self.settings["min_lr"]:
             reason = self._epoch()
+            self._check_parameters()
             if reason is not None:
                 return "diverged", reason
             after_epoch(self)
             if limit is not None and sum(self.history["seconds"]) > 60 * limit:
                 return "timeout", f"training.max_minutes ({limit}) passed in epoch {self.epochs}"
         return "ok", None
+
+    def _check_parameters(self) -> None:
+        known = {id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]}
+        new = [name for name, parameter in self.network.named_parameters() if id(parameter) not in known]
+        if new:
+            raise StudyError(
+                f"parameter {new[0]} was made while the network ran, and is neither trained nor within the budget; "
+                f"make it in __init__"
+            )
 
     def _rate(self) -> float:
         return self.optimizer.param_groups[0]["lr"]
@@ -100,7 +112,7 @@ class Training:
         for batch in self.train.epoch(order):
             self.optimizer.zero_grad(set_to_none=True)
             loss, size = loss_terms(self.task.loss, self.network(batch), batch.y)
-            extra = [module.auxiliary_loss() for module in self.with_auxiliary_loss]
+            extra = [_auxiliary_loss(module) for module in self.with_auxiliary_loss]
             (loss / max(size, 1) + sum(extra)).backward()
             self.optimizer.step()
             losses.append(loss.detach())
@@ -147,3 +159,13 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.history, self.best, self.steps = state["history"], state["best"], state["steps"]
+
+
+def _auxiliary_loss(module: nn.Module) -> torch.Tensor:
+    value = module.auxiliary_loss()
+    if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
+        raise StudyError(
+            f"auxiliary_loss() of {type(module).__name__} returned {found} but expected a tensor of one number"
+        )
+    return value

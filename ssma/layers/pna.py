@@ -68,7 +68,8 @@ class DegreeScaledMix(Aggregation):
     ) -> Tensor:
         """Aggregates messages with target nodes ``index``, ``[E]``."""
         mix = torch.cat([aggr(x, index, ptr, dim_size, dim) for aggr in self.aggrs], dim=-1)
-        count = degree(index, mix.size(dim), self.delta.dtype)
+        # in half precision a count would be rounded, or saturate
+        count = degree(index, mix.size(dim), torch.promote_types(self.delta.dtype, torch.float32))
         count = count.view([-1 if axis == dim % mix.dim() else 1 for axis in range(mix.dim())])
         return scaled_by_degree(mix, count, self.delta)
 

@@ -25,7 +25,7 @@ def preflight(arms: Iterable[dict[str, Any]]) -> None:
         try:
             aggr = make_aggregation(name, 6, degrees=torch.tensor([1, 0, 1]))
             aggr(message, index, dim_size=2).sum().backward()
-        except (RuntimeError, NotImplementedError, ImportError) as error:
+        except (RuntimeError, ImportError, AttributeError, OSError) as error:
             raise StudyError(
                 f"aggregator {name} cannot run with this installation of torch {torch.__version__}: {error}; install "
                 f"torch from PyPI or conda-forge as environment.yml does"

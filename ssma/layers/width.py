@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch.nn import Module
+from torch.nn.parameter import is_lazy
 
 from ssma.errors import StudyError
 from ssma.layers.network import Network, walk_steps
@@ -14,7 +15,17 @@ SOME_DEGREES = torch.tensor([0, 1])  # a parameter count does not depend on them
 
 
 def count_parameters(module: Module) -> int:
-    """Returns the number of trainable parameters."""
+    """Returns the number of trainable parameters.
+
+    Raises:
+        StudyError: If one gets its shape in the first call only, so that it cannot be counted before.
+    """
+    lazy = [name for name, parameter in module.named_parameters() if is_lazy(parameter)]
+    if lazy:
+        raise StudyError(
+            f"parameter {lazy[0]} gets its shape in the first call only, so that no width can be found for a budget; "
+            f"give its layer all widths, in_channels is that of a message"
+        )
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
@@ -49,13 +60,16 @@ def largest_width(count: Callable[[int], int], budget: int, step: int = 1, above
 def hidden_channels(
     card: dict[str, Any], layer: str, aggregator: str, settings: dict[str, Any], path: str | None = None
 ) -> int:
-    """Returns an arm's width: the given one, or the largest within its budget, found without training or memory."""
+    """Returns an arm's width: the given one, or the largest within its budget, found without training or memory.
+
+    With a class of the user the networks are made in memory: it may read the numbers that it starts with.
+    """
     model = settings["model"]
     if model["hidden_channels"] is not None:
         return model["hidden_channels"]
 
     def count(width: int) -> int:
-        with torch.device("meta"):
+        with torch.device("meta" if path is None else "cpu"):
             return count_parameters(Network(card, layer, aggregator, settings, width, path, SOME_DEGREES))
 
     step = model[WIDTH_MULTIPLE_OF[layer]] if layer in WIDTH_MULTIPLE_OF else 1

@@ -77,7 +77,7 @@ def class_fingerprint(dotted: str) -> str:
     """Returns a hash of the module of a class, blind to comments and docstrings; nothing is imported.
 
     Raises:
-        ValueError: If there is no such module on Python's path, or no such class in it.
+        ValueError: If there is no such module on Python's path, or no such class in it, or if it is no Python.
     """
     *parts, name = dotted.split(".")
     folders, origin = None, None
@@ -90,7 +90,10 @@ def class_fingerprint(dotted: str) -> str:
         folders, origin = spec.submodule_search_locations, spec.origin
     if origin is None or not origin.endswith(".py"):
         raise ValueError(f"the module of {dotted} has no Python source")
-    tree = _bare(Path(origin))
+    try:
+        tree = _bare(Path(origin))
+    except SyntaxError as error:
+        raise ValueError(f"the module of {dotted} is no Python: {error}") from error
     imports = [
         alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
     ]
@@ -125,7 +128,7 @@ def data_fingerprint(path: Path) -> str:
 
 
 def _bare(path: Path) -> ast.Module:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = ast.parse(path.read_bytes(), path)  # bytes, so that a byte order mark or a declared encoding is understood
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):

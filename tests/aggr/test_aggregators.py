@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch_geometric
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import ssma.aggr
 from ssma.aggr import AGGREGATORS, FMeanAggregation, PNAAggregation, PowerMeanAggregation, make_aggregation
@@ -449,7 +450,7 @@ def test_pna_scale_by_hand_and_unseen_degrees():
     for degrees, problem in (
         (None, "got no degrees"),
         ([4], "no node has an incoming edge"),
-        ([2, -1], "expected counts"),
+        ([2, -1], "expected a tensor of counts"),
     ):
         with pytest.raises(ValueError, match=problem):
             PNAAggregation(2, degrees if degrees is None else torch.tensor(degrees))
@@ -552,3 +553,22 @@ def test_sums_in_half_precision_are_summed_in_float32():
     ones = torch.ones(3000, 1, dtype=torch.bfloat16)
     out = make_aggregation("sum", 1)(ones, torch.zeros(3000, dtype=torch.long))
     assert out.item() == torch.tensor(3000.0).bfloat16().item()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_whole_numbers_of_any_size_are_borders(dtype):
+    x = messages(5, D)
+    out = made("sum")(x, ptr=torch.tensor([0, 2, 2, 5], dtype=dtype))
+    torch.testing.assert_close(out, torch.stack([x[:2].sum(0), 0 * x[0], x[2:].sum(0)]))
+
+
+def test_borders_without_values_pass():
+    with FakeTensorMode():
+        assert made("sum")(torch.randn(5, D), ptr=torch.tensor([0, 2, 5])).shape == (2, D)
+
+
+@pytest.mark.parametrize("borders", [[0, 2, 9], [0, 4, 2, 5], [1, 4, 5], [0, 2]])
+@pytest.mark.parametrize("name", ["sum", "lstm", "ssma"])
+def test_borders_that_do_not_cover_the_messages_are_refused(name, borders):
+    with pytest.raises(ValueError, match=f"got 5 messages and ptr from {borders[0]} to {borders[-1]} but expected bor"):
+        made(name)(messages(5, D), ptr=torch.tensor(borders))

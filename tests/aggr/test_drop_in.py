@@ -12,6 +12,7 @@ from torch_geometric.nn import (
     HypergraphConv,
     LEConv,
     MessagePassing,
+    PointNetConv,
     ResGatedGraphConv,
     SAGEConv,
     TransformerConv,
@@ -19,6 +20,7 @@ from torch_geometric.nn import (
 from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
 
 from ssma.aggr import SSMAAggregation, use_aggregation
+from ssma.aggr.ssma import NodeFeatures
 
 X, EDGES = (
     torch.randn(6, 8, generator=torch.Generator().manual_seed(0)),
@@ -60,6 +62,17 @@ def test_names_of_features_do_not_matter():
     layer = use_aggregation(LEConv(8, 8), SSMAAggregation(8))
     layer(X, EDGES).sum().backward()
     assert layer.aggr_module.target_score.weight.grad.abs().sum() > 0
+
+
+def test_features_that_a_call_leaves_out_are_not_those_that_are_scored():
+    layer = use_aggregation(
+        PointNetConv(torch.nn.Linear(3, 8), add_self_loops=False), SSMAAggregation(8, attention_channels=3)
+    )
+    position = torch.randn(6, 3)
+    out = layer(None, position, EDGES)
+    aggr, message = layer.aggr_module, layer.local_nn(position[EDGES[0]] - position[EDGES[1]])
+    aggr.node_features = NodeFeatures(position, position, position, EDGES[0])
+    assert torch.equal(out, aggr(message, EDGES[1], dim_size=6))
 
 
 class Nothing(MessagePassing):

@@ -1,5 +1,7 @@
 """Where the operator ends: large learned maps, other modes of torch, second derivatives, arguments it refuses."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -128,6 +130,12 @@ def test_numbers_of_numpy_are_numbers():
     [
         ("lstm", {"in_channels": True}, "in_channels=True but expected a whole number, at least 1"),
         ("softmax", {"t": float("nan")}, "t=nan but expected a finite number"),
+        ("softmax", {"learn": "no"}, "learn='no' but expected True or False"),
+        ("powermean", {"p": "2"}, "p='2' but expected a finite exponent above 0"),
+        ("powermean", {"p": True}, "p=True but expected a finite exponent above 0"),
+        ("powermean", {"learn": None}, "learn=None but expected True or False"),
+        ("pna", {"degrees": [1, 2]}, "degrees of type list but expected a tensor of counts of degree 0, 1, 2"),
+        ("pna", {"degrees": torch.tensor([1, math.nan])}, r"degrees \[1.0, nan\] but expected a tensor of counts"),
         ("fmean", {"inversion_weight": float("inf")}, "inversion_weight=inf but expected a finite number, at least 0"),
     ],
 )

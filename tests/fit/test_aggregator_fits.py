@@ -9,6 +9,7 @@ from torch import nn
 from ssma.aggr import AGGREGATORS, SumAggregation
 from ssma.data.batches import Batches
 from ssma.data.prepare import load, prepare
+from ssma.errors import StudyError
 from ssma.fit.run import run_fit
 from ssma.fit.spec import fit_spec
 from ssma.fit.training import Task, Training
@@ -143,6 +144,16 @@ def test_any_module_s_auxiliary_loss_is_minimised_and_recorded_apart(prepared):
     assert training.history["train_loss"][0] == pytest.approx(y.abs().mean().item(), rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("value", "found"), [(0.5, "0.5"), (None, "None"), (torch.ones(3), "a tensor of shape [(]3,[)]")]
+)
+def test_an_auxiliary_loss_that_is_no_scalar_is_refused(prepared, value, found):
+    network = Constant()
+    network.aggr.auxiliary_loss = lambda: value
+    with pytest.raises(StudyError, match=f"of Penalised returned {found} but expected a tensor of one number"):
+        trained(prepared, network, epochs=1)
+
+
 def test_an_auxiliary_loss_that_is_not_finite_ends_the_fit(prepared):
     network = Constant()
     network.aggr.auxiliary_loss = lambda: network.aggr.weight * math.inf
@@ -153,3 +164,19 @@ def test_an_auxiliary_loss_that_is_not_finite_ends_the_fit(prepared):
     task = Task("l1", "mae", "minimize")
     status, reason = Training(network, batches, list(batches.epoch()), task, settings, 0).run(lambda t: None)
     assert (status, reason) == ("diverged", "the auxiliary loss was nan in epoch 1")
+
+
+class Late(Constant):
+    """It has a parameter that the optimizer has never seen."""
+
+    def forward(self, batch):
+        if not hasattr(self, "late"):
+            self.late = nn.Parameter(torch.zeros(1))
+        return super().forward(batch) + self.late
+
+
+def test_a_parameter_that_is_made_in_the_first_call_ends_the_fit(prepared):
+    network = Late()
+    with pytest.raises(StudyError, match="parameter late was made while the network ran, and is neither trained nor"):
+        trained(prepared, network, epochs=5)
+    assert network.late.item() == 0

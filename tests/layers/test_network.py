@@ -1,7 +1,9 @@
 import pytest
 import torch
 from made_networks import CARD, DEGREES, EDGE_CARD, EVERY_LAYER, MODEL, SSMA, graph, network, settings, with_
+from torch.nn import LazyLinear, Parameter
 
+from ssma.aggr import SumAggregation
 from ssma.errors import StudyError
 from ssma.layers.network import FeatureEncoder, Network, describe
 from ssma.layers.width import count_parameters, hidden_channels, largest_width
@@ -133,3 +135,36 @@ def test_the_encoder_of_edges_exists_only_where_it_is_used():
     ):  # fmt: skip
         assert absent.edge_encoder is None
     assert MODEL["edge_features"]
+
+
+class Curious(SumAggregation):
+    """A user's class that reads the numbers that it starts with."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__()
+        self.weight = Parameter(torch.ones(in_channels))
+        if self.weight.sum().item() != in_channels:
+            raise ValueError("expected ones")
+
+
+class Lazy(SumAggregation):
+    def __init__(self, in_channels, heads):
+        super().__init__()
+        self.linear = LazyLinear(in_channels)
+
+
+def test_a_class_of_the_user_may_read_its_numbers_while_the_width_is_searched():
+    arm = settings(budget=3000)
+    width, with_one_more = (
+        hidden_channels(CARD, "gcn", name, arm, path)
+        for name, path in (("sum", None), ("mine", f"{Curious.__module__}.Curious"))
+    )
+    sizes = [count_parameters(Network(CARD, "gcn", "sum", arm, w)) + 2 * w for w in (with_one_more, with_one_more + 1)]
+    assert sizes[0] <= 3000 < sizes[1]
+    assert with_one_more < width
+
+
+def test_a_parameter_without_a_shape_cannot_be_counted():
+    text = "parameter blocks.0.conv.aggr_module.linear.weight gets its shape in the first call only"
+    with pytest.raises(StudyError, match=text):
+        hidden_channels(CARD, "gcn", "mine", settings(budget=3000), f"{Lazy.__module__}.Lazy")

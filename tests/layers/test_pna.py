@@ -7,7 +7,7 @@ import torch
 from made_networks import SSMA, graph, network, with_
 from torch_geometric.nn import PNAConv, SumAggregation
 
-from ssma.aggr import SSMAAggregation, StdAggregation
+from ssma.aggr import MeanAggregation, SSMAAggregation, StdAggregation
 from ssma.layers.pna import DegreeScaledMix, PNATowersConv, plain_mix
 from ssma.layers.width import count_parameters
 
@@ -129,3 +129,12 @@ def test_a_degree_that_training_did_not_have():
     x = torch.randn(51, 7, generator=torch.Generator().manual_seed(0))
     star = with_(graph(), x=x, edge_index=hub, batch=torch.zeros(51, dtype=torch.int64), num_graphs=1)
     assert item(star).isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_degree_is_counted_in_float32_whatever_the_layer_has(dtype):
+    mix = DegreeScaledMix([MeanAggregation()], torch.tensor([0, 1])).to(dtype)
+    mix.delta.fill_(0.75)
+    out = mix(torch.ones(261, 1, dtype=dtype), torch.zeros(261, dtype=torch.int64))  # 261 is 260 in bfloat16
+    ratio = math.log(262) / 0.75
+    assert out.tolist() == [torch.tensor([1, ratio, 1 / ratio]).to(dtype).tolist()]

@@ -26,5 +26,15 @@ def test_a_torch_without_fft(monkeypatch):
         preflight([arm("sum"), arm("ssma")])
 
 
+@pytest.mark.parametrize("error", [AttributeError, OSError, NotImplementedError])
+def test_an_operator_or_a_library_that_is_absent(monkeypatch, error):
+    def absent(*_, **__):
+        raise error("no such operator")
+
+    monkeypatch.setattr(torch, "lstm", absent)
+    with pytest.raises(StudyError, match="aggregator lstm cannot run with this installation .* no such operator"):
+        preflight([arm("lstm")])
+
+
 def test_a_class_of_the_user_fails_later_and_alone():
     preflight([arm("mine", "no_such_module.Mine")])

@@ -270,6 +270,15 @@ def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     assert ids(p=2)[1] != before
     source.write_text("class Others: pass\n")
     assert "no class 'Mine' in" in errors_of(aggregators={"mine": {"class": "pkg.module.Mine"}})
+    source.write_text("class Mine: pass\nclass Others:\n")
+    message = "aggregators.mine.class: the module of pkg.module.Mine is no Python: expected an indented block after "
+    assert f"{message}class definition on line 2 (module.py, line 2)" in errors_of(
+        aggregators={"mine": {"class": "pkg.module.Mine"}}
+    )
+    source.write_bytes(b"\xef\xbb\xbfclass Mine: pass\r\n")
+    assert ids(p=2)[1] == before, "a byte order mark says nothing"
+    source.write_bytes(b"# -*- coding: latin-1 -*-\nclass Mine: name = '\xe9'\n")
+    assert ids(p=2)[1] != before
     message = "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to its folder"
     assert message in errors_of(aggregators={"mine": {"class": "nowhere.Mine"}})
 

@@ -1,0 +1,53 @@
+"""A user's own class in place of an aggregation of the package."""
+
+import re
+
+import pytest
+import torch
+from torch_geometric.nn import GATConv, GCNConv
+from torch_geometric.nn.aggr import Aggregation
+
+from ssma.aggr import make_aggregation, use_aggregation
+
+
+class Reshaped(Aggregation):
+    """A user's class whose results have another shape than messages."""
+
+    def __init__(self, in_channels, heads, how):
+        super().__init__()
+        self.how = how
+
+    def forward(self, x, index=None, ptr=None, dim_size=None, dim=-2):
+        out = self.reduce(x, index, ptr, dim_size, dim)
+        changes = {
+            "narrow": out[..., :1],
+            "wide": torch.cat([out, out], -1),
+            "few": out[:1],
+            "same": out,
+            "pair": (out, out),
+        }
+        return changes[self.how]
+
+
+@pytest.mark.parametrize("layer", ["gcn", "gat"])
+@pytest.mark.parametrize(("how", "nodes", "width"), [("narrow", 3, 1), ("wide", 3, 8), ("few", 1, 4)])
+def test_a_class_of_the_user_keeps_the_shape_of_the_messages(layer, how, nodes, width):
+    heads = [2] if layer == "gat" else []
+    kind = GATConv if heads else GCNConv
+    x, edge_index = torch.randn(3, 5), torch.tensor([[0, 1, 1], [1, 0, 2]])
+    path = f"{Reshaped.__module__}.Reshaped"
+    same, other = (make_aggregation("mine", 4, 1, path, how=option) for option in ("same", how))
+    assert use_aggregation(kind(5, 4, *heads), same)(x, edge_index).shape == (3, 8 if heads else 4)
+    made_shape, expected = ((*rows, *heads, columns) for rows, columns in (((nodes,), width), ((3,), 4)))
+    text = rf"Reshaped made a result of shape {re.escape(str(made_shape))} .* but expected {re.escape(str(expected))}: a row"
+    with pytest.raises(ValueError, match=text):
+        use_aggregation(kind(5, 4, *heads), other)(x, edge_index)
+
+
+def test_a_class_of_the_user_returns_a_tensor():
+    path = f"{Reshaped.__module__}.Reshaped"
+    aggr = make_aggregation("mine", 4, 1, path, how="pair")
+    with pytest.raises(
+        ValueError, match="made a result of type tuple of messages of shape .* but expected .3, 4.: a row"
+    ):
+        aggr(torch.randn(2, 4), torch.tensor([0, 2]))
