@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import align, report_options
 from ssma.report.encoding import encode
-from ssma.report.figures import INK, OF_STUDIES
+from ssma.report.figures import INK, OF_STUDIES, set_theme
 from ssma.report.labels import counted, listing, metrics_of, p_text, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
@@ -137,15 +137,11 @@ def diagram(plan: dict[str, Any], ablation: str, ranking: Ranking) -> "Figure | 
     found, points = ranking.found, ranking.points
     if isinstance(found.nemenyi, NotTestable):
         return None
-    import matplotlib
     import pandas
-    import seaborn
+    from matplotlib import pyplot
     from scikit_posthocs import critical_difference_diagram
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    seaborn.set_theme(style="white", context="paper", rc=OF_STUDIES)
+    set_theme("white", OF_STUDIES)
     labels, encoding = [point_text(point) for point in points], encode(plan, ablation)
     width = HALF_PAGE if max(map(len, labels)) <= SHORT_LABEL else 2 * HALF_PAGE
     figure, ax = pyplot.subplots(layout="constrained")

@@ -94,6 +94,16 @@ def test_figures_are_the_same_bytes_every_time(study, tmp_path):
     assert b"CreationDate" not in first[1]
 
 
+def test_a_matplotlibrc_changes_no_figure(study, tmp_path):
+    import matplotlib
+
+    plan, frame, found = read_plan(study), collect(study), []
+    for folder, own in (("a", {}), ("b", {"text.usetex": True, "savefig.bbox": "tight", "font.family": "monospace"})):
+        with matplotlib.rc_context(own):
+            found.append([path.read_bytes() for path in save(draw(plan, "main", frame), tmp_path / folder, "main")])
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("axes", "x", "hue", "rest"),
     [
