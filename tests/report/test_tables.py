@@ -133,11 +133,14 @@ def test_three_renderings_escape_what_they_must():
     assert r"\caption{50\% \& more\_}" in latex and r"\textbf{1.0 $\pm$ 0.1} \\" in latex
     assert r"z ($\uparrow$)" in latex and r"low\_note" in latex and r"\label{tab:a-b}" in latex
     assert escape("\\{$#^~") == r"\textbackslash{}\{\$\#\textasciicircum{}\textasciitilde{}"
+    assert escape("κ ≤ 3,\n\nΔ\n") == r"$\kappa$ $\leq$ 3, $\Delta$"
 
 
 def test_values_are_short_and_lists_are_cut():
     shown = [value_text(value) for value in (100_000, 1_600_000, 12_345, 0.25, 1.0, True, None, "None", [1, "a"])]
     assert shown == ["100k", "1.6M", "12345", "0.25", "1", "yes", "unset", "None", '[1,"a"]']
+    alike = [value_text(value) for value in (0.1, 0.10000001, 123_456_700, 123_456_800, 1e-5)]
+    assert alike == ["0.1", "0.10000001", "123456.7k", "123456.8k", "1e-05"]
     assert listing("abcdef", 4) == "a, b, c, d and 2 more"
     assert (counted(1, "arm"), counted(0, "arm")) == ("1 arm", "0 arms")
     assert (extent([48, 37, 40]), extent([3, 3]), extent([2.04, 2.01, 2.0], ".1f")) == ("37 to 48", "3", "2.0")
