@@ -19,7 +19,7 @@ from ssma.data.degrees import degree_histogram
 from ssma.data.parts import PartBatches, WholeBatch
 from ssma.data.prepare import Prepared
 from ssma.data.splits import PARTS
-from ssma.errors import StudyError
+from ssma.errors import StudyError, printable
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
 from ssma.fit.summaries import module_summaries
@@ -71,7 +71,7 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
         trace = None if isinstance(error, StudyError) or reason in _traced else error
         _traced.add(reason)
         log.error("fit %s failed: %s", path.stem, reason, exc_info=trace)
-        outcome = {"status": "failed", "reason": reason[:1000]}
+        outcome = {"status": "failed", "reason": printable(reason)[:1000]}
     card = prepared.card
     empty = dict.fromkeys(
         ("best_epoch", "epochs", "train", "validation", "test", "history", "hidden_channels", "parameters", "model",

@@ -90,6 +90,15 @@ def test_a_finished_fit_is_read_and_a_failed_one_is_tried_again(study, prepared,
     assert read_record(results.fit(fit_id(spec)))["status"] == "ok"
 
 
+def test_a_reason_has_no_characters_that_a_report_cannot_show(study, prepared, tmp_path, monkeypatch):
+    def coloured(*arguments):
+        raise OSError("\x1b[31mno\x00 file\r\n\tcaf\udce9 é")
+
+    monkeypatch.setattr(run, "_train", coloured)
+    failed = run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared), CPU)
+    assert failed["reason"] == "OSError: \\x1b[31mno\\x00 file\\r\n\tcaf\\udce9 é"
+
+
 def test_a_killed_fit_continues_as_if_nothing_had_happened(study, prepared, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
     spec = spec_of(study, prepared)
