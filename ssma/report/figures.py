@@ -75,7 +75,7 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
             ax.set_title(f"{dataset} · {key}", loc="left", color=INK)
             if dataset in metrics and (column == 0 or not same):
                 ax.set_ylabel(f"test {metrics[dataset].title} {metrics[dataset].arrow}")
-        grid[-1][column].set_xlabel(setting(encoding.x) + (" (log scale)" if encoding.log else ""))
+        grid[-1][column].set_xlabel(setting(encoding.x) + (f" ({encoding.scale})" if encoding.scale else ""))
     _ticks(figure, grid, encoding, width)
     if encoding.hue or drawn:
         _legend(figure, encoding, sorted({line.name for line in drawn}))
