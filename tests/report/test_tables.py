@@ -147,6 +147,17 @@ def test_values_are_short_and_lists_are_cut():
     assert [spans(numbers) for numbers in ([], [3], [0, 1], [0, 2, 3, 4, 9])] == ["", "3", "0, 1", "0, 2 to 4, 9"]
 
 
+def test_arms_with_the_same_values_in_other_splits_are_both_bold(fabric):
+    for aggregator, tests in (("sum", (0.61, 0.86, 0.56)), ("ssma", (0.56, 0.61, 0.86)), ("max", (0.5, 0.6, 0.7))):
+        arm = fabric.arm(f"MUTAG-gcn-{aggregator}", repeats=1)  # the first two means differ in the last digit
+        fabric.evaluated(arm, {(split, 0): test for split, test in enumerate(tests)})
+    cells = {f"MUTAG-gcn-{name}": [name] for name in ("sum", "ssma", "max")}
+    fabric.ablation("it", {"aggregator": ["sum", "ssma", "max"]}, cells)
+    fabric.plan()
+    table = comparison(read_plan(fabric.results), "it", collect(fabric.results))
+    assert [row[-1].bold for row in table.rows] == [True, True, False]
+
+
 def test_a_choice_per_split_is_listed_and_averaged_by_split(fabric):
     arm = fabric.arm("MUTAG-gcn-sum", splits=2, repeats=1, selection="per_split")
     fabric.tuned(arm, [("complete", {"a": 1, "b": "x"}, [0.9, 0.5]), ("complete", {"a": 2}, [0.6, 0.8])])
