@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import resource
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -188,7 +189,8 @@ def _peak_memory(device: torch.device) -> float:
     """Returns the peak memory in MB: of the fit on a GPU, of the process (a fit's upper bound) on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes on macOS, else KB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def _versions() -> dict[str, str]:
