@@ -146,14 +146,15 @@ def diagram(plan: dict[str, Any], ablation: str, ranking: Ranking) -> "Figure | 
     width = HALF_PAGE if max(map(len, labels)) <= SHORT_LABEL else 2 * HALF_PAGE
     figure, ax = pyplot.subplots(layout="constrained")
     colours = [encoding.colour({"point": point}) for point in points]
-    drawn = critical_difference_diagram(
-        dict(zip(labels, found.average, strict=True)),
-        pandas.DataFrame(found.nemenyi.p, index=labels, columns=labels),
-        ax=ax, color_palette=dict(zip(labels, colours, strict=True)),
-        label_fmt_left="{label} ({rank:.2f}) ", label_fmt_right=" ({rank:.2f}) {label}", label_props={"fontsize": 8},
-        crossbar_props={"color": INK},
+    drawn = critical_difference_diagram(  # of numbers, not names: sets of texts have another order in every process
+        dict(enumerate(found.average)), pandas.DataFrame(found.nemenyi.p), ax=ax,
+        color_palette=dict(enumerate(colours)), label_fmt_left="{label} left", label_fmt_right="{label} right",
+        label_props={"fontsize": 8}, crossbar_props={"color": INK},
     )  # fmt: skip
     for label in drawn["labels"]:
+        number, side = label.get_text().split()
+        name, rank = labels[int(number)], f"({found.average[int(number)]:.2f})"
+        label.set_text(f"{name} {rank} " if side == "left" else f" {rank} {name}")
         label.set_color(INK)
     _scale(ax, len(points), found.nemenyi.critical_difference)
     low, high = ax.get_ylim()
