@@ -9,12 +9,12 @@ import seaborn
 from ssma.bench.growth import Point, operations
 from ssma.bench.runtime_page import RUNTIME_CELL, SIZES
 from ssma.bench.tables import DATA_CELL, FIT_CELL, summary
-from ssma.report.figures import FAINT, STYLE, save
+from ssma.report.figures import FAINT, STYLE, save, set_theme
 
 
 def draw(frame: pd.DataFrame, folder: Path) -> list[Path]:
     """Writes a figure of the operator and one of the layers for each device, as PNG and PDF; returns the paths."""
-    _set_up()
+    set_theme("whitegrid", STYLE)
     whole = summary(frame[frame["seconds"].notna()]).assign(ms=lambda part: 1000 * part["seconds"])
     whole["κ"] = whole["kappa"].astype(str)
     paths = []
@@ -29,7 +29,7 @@ def draw(frame: pd.DataFrame, folder: Path) -> list[Path]:
 
 def draw_data(frame: pd.DataFrame, folder: Path) -> list[Path]:
     """Writes a figure of the epochs of batches for each device, as PNG and PDF; returns the paths."""
-    _set_up()
+    set_theme("whitegrid", STYLE)
     whole = summary(frame, DATA_CELL).assign(ms=lambda part: 1000 * part["seconds"])
     paths = []
     for device, mine in whole.groupby("device", sort=False):
@@ -41,7 +41,7 @@ def draw_data(frame: pd.DataFrame, folder: Path) -> list[Path]:
 
 def draw_fit(frame: pd.DataFrame, folder: Path) -> list[Path]:
     """Writes a figure of the seconds per epoch for each device, as PNG and PDF; returns the paths."""
-    _set_up()
+    set_theme("whitegrid", STYLE)
     whole = summary(frame, FIT_CELL).assign(seconds=lambda part: part["seconds"] / part["share"])
     whole["arm"] = (whole["layer"] + "\n" + whole["aggregator"] + "\n" + whole["selection"]).str.strip()
     paths = []
@@ -54,7 +54,7 @@ def draw_fit(frame: pd.DataFrame, folder: Path) -> list[Path]:
 
 def draw_runtime(frame: pd.DataFrame, folder: Path) -> list[Path]:
     """Writes a figure of the layers and one of the growth for each device, as PNG and PDF; returns the paths."""
-    _set_up()
+    set_theme("whitegrid", STYLE)
     whole = summary(frame[frame["seconds"].notna()], RUNTIME_CELL).assign(ms=lambda part: 1000 * part["seconds"])
     paths = []
     for device, mine in whole.groupby("device", sort=False):
@@ -112,11 +112,6 @@ def _legend_above(grid: seaborn.FacetGrid) -> matplotlib.figure.Figure:
     seaborn.move_legend(grid, "upper center", bbox_to_anchor=(0.5, 1), ncols=3, title=None, frameon=False)
     grid.figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / grid.figure.get_figheight()))
     return grid.figure
-
-
-def _set_up() -> None:
-    matplotlib.use("Agg")
-    seaborn.set_theme(style="whitegrid", context="paper", rc=STYLE)
 
 
 def _bars(part: pd.DataFrame, **axes: str) -> seaborn.FacetGrid:

@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import resource
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from ssma.data.degrees import degree_histogram
 from ssma.data.parts import PartBatches, WholeBatch
 from ssma.data.prepare import Prepared
 from ssma.data.splits import PARTS
-from ssma.errors import StudyError
+from ssma.errors import StudyError, printable
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
 from ssma.fit.summaries import module_summaries
@@ -71,7 +72,7 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
         trace = None if isinstance(error, StudyError) or reason in _traced else error
         _traced.add(reason)
         log.error("fit %s failed: %s", path.stem, reason, exc_info=trace)
-        outcome = {"status": "failed", "reason": reason[:1000]}
+        outcome = {"status": "failed", "reason": printable(reason)[:1000]}
     card = prepared.card
     empty = dict.fromkeys(
         ("best_epoch", "epochs", "train", "validation", "test", "history", "hidden_channels", "parameters", "model",
@@ -188,7 +189,8 @@ def _peak_memory(device: torch.device) -> float:
     """Returns the peak memory in MB: of the fit on a GPU, of the process (a fit's upper bound) on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # bytes on macOS, else KB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def _versions() -> dict[str, str]:

@@ -87,7 +87,7 @@ def _unlike(effort: dict[str, dict], planned: dict[str, int], sized: bool) -> di
     if max(found["epochs"]) > 2 * min(found["epochs"]):
         unlike["epochs (median) are"] = lambda arm: f"{arm['epochs']:g}"
     if not sized and max(found["parameters"]) > 1.1 * min(found["parameters"]):
-        unlike["parameters (median) are"] = lambda arm: f"{arm['parameters']:g}"
+        unlike["parameters (median) are"] = lambda arm: f"{arm['parameters']:.12g}"
     if len(set(found["devices"])) > 1:
         unlike["fits ran on"] = lambda arm: arm["devices"]
     return unlike

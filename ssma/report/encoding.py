@@ -11,6 +11,7 @@ from ssma.study.ids import canonical_json
 Colour = tuple[float, float, float]
 MARKERS = "osD^vPX<>*"
 LOG_FROM = 10  # a numeric axis that spans more than this factor gets a logarithmic scale
+CROWDED = 20  # places whose closest two are a smaller part of the axis would hide each other
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class Encoding:
     x: str
     hue: str | None
     rest: list[str]
-    log: bool
+    scale: str
+    """What a reader must know of the x axis: "log scale", "not to scale", or nothing."""
     places: dict[str, float]
     colours: dict[str, Colour]
     cells: list[dict[str, Any]]
@@ -73,13 +75,24 @@ def encode(plan: dict[str, Any], ablation: str) -> Encoding:
     axes, cells, across = _grid(plan["ablations"][ablation])
     x, *others = sorted(axes, key=lambda key: (not is_numeric(axes[key]), -len(axes[key])))
     hue, rest = (others[0] if others else None), others[1:]
-    values = axes[x]
-    log = is_numeric(values) and is_wide(values)
-    if is_numeric(values):
-        places = {canonical_json(value): math.log10(value) if log else float(value) for value in values}
-    else:
-        places = {canonical_json(value): float(place) for place, value in enumerate(values)}
-    return Encoding(axes, x, hue, rest, log, places, _colours(plan, axes, cells, hue), cells, across)
+    scale, places = _scale(axes[x])
+    return Encoding(axes, x, hue, rest, scale, places, _colours(plan, axes, cells, hue), cells, across)
+
+
+def _scale(values: list[Any]) -> tuple[str, dict[str, float]]:
+    """Returns the scale of an axis in words, and the places of its values.
+
+    Where 0 keeps numbers of several magnitudes, as 0, 0.0001, 0.01, from a logarithmic scale, they stand side by side.
+    """
+    if not is_numeric(values):
+        return "", {canonical_json(value): float(place) for place, value in enumerate(values)}
+    if is_wide(values):
+        return "log scale", {canonical_json(value): math.log10(value) for value in values}
+    ordered = sorted(values)
+    gap = min(right - left for left, right in pairwise(ordered))
+    if ordered[-1] - ordered[0] > gap * max(CROWDED, 2 * (len(values) - 1)):
+        return "not to scale", {canonical_json(value): float(ordered.index(value)) for value in values}
+    return "", {canonical_json(value): float(value) for value in values}
 
 
 def _grid(entry: dict[str, Any]) -> tuple[dict[str, list], list[dict[str, Any]], list[dict[str, Any]]]:

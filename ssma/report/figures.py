@@ -28,12 +28,23 @@ OF_STUDIES = STYLE | {"text.parse_math": False}
 """The style of figures that show names and values of a study: a `$` in them begins no formula."""
 
 
-def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Figure":
-    """Returns the figure of an ablation: columns are data sets, rows are layers (and axes beyond the second)."""
+def set_theme(style: str, rc: dict[str, Any]) -> None:
+    """Begins a figure without a display, from matplotlib's own defaults.
+
+    A ``matplotlibrc`` of the user's would change figures, and with ``text.usetex`` end the report where LaTeX lacks
+    a package.
+    """
     import matplotlib
     import seaborn
 
     matplotlib.use("Agg")
+    matplotlib.rcdefaults()
+    seaborn.set_theme(style=style, context="paper", rc=rc)
+
+
+def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Figure":
+    """Returns the figure of an ablation: columns are data sets, rows are layers (and axes beyond the second)."""
+    import seaborn
     from matplotlib import pyplot
 
     encoding, arms = encode(plan, ablation), {arm["id"]: arm for arm in plan["arms"]}
@@ -44,7 +55,7 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
     ok = frame[(frame["stage"] == "evaluate") & (frame["status"] == "ok")].sort_values(["split", "repeat"])
     width = _panel_width(encoding)
     size = (0.8 + width * len(datasets), 0.8 + 2.3 * len(keys))
-    seaborn.set_theme(style="whitegrid", context="paper", rc=OF_STUDIES | _font_sizes(size[0]))
+    set_theme("whitegrid", OF_STUDIES | _font_sizes(size[0]))
     figure, grid = pyplot.subplots(
         len(keys), len(datasets), figsize=size, squeeze=False, sharex=True, layout="constrained"
     )
@@ -64,7 +75,7 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
             ax.set_title(f"{dataset} · {key}", loc="left", color=INK)
             if dataset in metrics and (column == 0 or not same):
                 ax.set_ylabel(f"test {metrics[dataset].title} {metrics[dataset].arrow}")
-        grid[-1][column].set_xlabel(setting(encoding.x) + (" (log scale)" if encoding.log else ""))
+        grid[-1][column].set_xlabel(setting(encoding.x) + (f" ({encoding.scale})" if encoding.scale else ""))
     _ticks(figure, grid, encoding, width)
     if encoding.hue or drawn:
         _legend(figure, encoding, sorted({line.name for line in drawn}))

@@ -33,7 +33,10 @@ def setting(key: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Returns a setting's value as a short text: 100000 as 100k, true as yes."""
+    """Returns a setting's value as a short text: 100000 as 100k, true as yes.
+
+    Different numbers have different texts: both tell as many digits as a plan keeps.
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None:
@@ -41,8 +44,8 @@ def value_text(value: Any) -> str:
     if isinstance(value, int | float):
         for size, letter in ((1_000_000, "M"), (1_000, "k")):
             if value >= 10 * 1_000 and value >= size and value % (size / 10) == 0:
-                return f"{value / size:g}{letter}"
-        return f"{value:g}" if isinstance(value, float) else str(value)
+                return f"{value / size:.12g}{letter}"
+        return f"{value:.12g}" if isinstance(value, float) else str(value)
     return value if isinstance(value, str) else canonical_json(value)
 
 

@@ -20,7 +20,13 @@ SIGNS = {
     "<": r"\textless{}", ">": r"\textgreater{}",
     "±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "†": r"$\dagger$", "‡": r"$\ddagger$", "−": r"$-$",
     "§": r"\S{}", "¶": r"\P{}", "²": r"$^2$", "≥": r"$\geq$", "…": r"\ldots{}",
+    "≤": r"$\leq$", "≠": r"$\neq$", "≈": r"$\approx$", "∞": r"$\infty$", "→": r"$\rightarrow$",
 }  # fmt: skip
+SMALL = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi "
+SMALL += "omega"
+CAPITAL = "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"  # the others are Latin letters in LaTeX
+for letters, names in (("αβγδεζηθικλμνξπρστυφχψω", SMALL), ("ΓΔΘΛΞΠΣΥΦΨΩ", CAPITAL)):
+    SIGNS |= {letter: rf"$\{name}$" for letter, name in zip(letters, names.split(), strict=True)}
 PORTRAIT, LANDSCAPE = 345.0, 550.0
 CHARACTER, GAP = 4.25, 6.0
 """Points: a character in footnotesize, and the space between columns."""
@@ -116,8 +122,8 @@ def stub(table: "Table") -> int:
 
 
 def escape(text: str) -> str:
-    """Returns ``text`` for LaTeX: special characters escaped, signs as math."""
-    return "".join(SIGNS.get(character, character) for character in text)
+    """Returns ``text`` for LaTeX, in one line: special characters escaped, signs and Greek letters as math."""
+    return "".join(SIGNS.get(character, character) for character in " ".join(text.split()))
 
 
 def _room(columns: int, landscape: bool) -> float:

@@ -43,7 +43,7 @@ def lay_out(plan: dict[str, Any], ablation: str) -> Layout:
         raise StudyError(f"plan.json: a cell of ablation {ablation!r} is off its axes ({error}); plan again") from error
     used = {cell["dataset"] for cell in cells}
     return Layout(
-        title=entry["title"].rstrip("."),
+        title=" ".join(entry["title"].split()).rstrip("."),  # of several lines in the study file
         cells=cells,
         points=ranked,
         layers=list(dict.fromkeys(cell["layer"] for cell in cells)),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import align, report_options
 from ssma.report.encoding import encode
-from ssma.report.figures import INK, OF_STUDIES
+from ssma.report.figures import INK, OF_STUDIES, set_theme
 from ssma.report.labels import counted, listing, metrics_of, p_text, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
@@ -137,27 +137,24 @@ def diagram(plan: dict[str, Any], ablation: str, ranking: Ranking) -> "Figure | 
     found, points = ranking.found, ranking.points
     if isinstance(found.nemenyi, NotTestable):
         return None
-    import matplotlib
     import pandas
-    import seaborn
+    from matplotlib import pyplot
     from scikit_posthocs import critical_difference_diagram
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    seaborn.set_theme(style="white", context="paper", rc=OF_STUDIES)
+    set_theme("white", OF_STUDIES)
     labels, encoding = [point_text(point) for point in points], encode(plan, ablation)
     width = HALF_PAGE if max(map(len, labels)) <= SHORT_LABEL else 2 * HALF_PAGE
     figure, ax = pyplot.subplots(layout="constrained")
     colours = [encoding.colour({"point": point}) for point in points]
-    drawn = critical_difference_diagram(
-        dict(zip(labels, found.average, strict=True)),
-        pandas.DataFrame(found.nemenyi.p, index=labels, columns=labels),
-        ax=ax, color_palette=dict(zip(labels, colours, strict=True)),
-        label_fmt_left="{label} ({rank:.2f}) ", label_fmt_right=" ({rank:.2f}) {label}", label_props={"fontsize": 8},
-        crossbar_props={"color": INK},
+    drawn = critical_difference_diagram(  # of numbers, not names: sets of texts have another order in every process
+        dict(enumerate(found.average)), pandas.DataFrame(found.nemenyi.p), ax=ax,
+        color_palette=dict(enumerate(colours)), label_fmt_left="{label} left", label_fmt_right="{label} right",
+        label_props={"fontsize": 8}, crossbar_props={"color": INK},
     )  # fmt: skip
     for label in drawn["labels"]:
+        number, side = label.get_text().split()
+        name, rank = labels[int(number)], f"({found.average[int(number)]:.2f})"
+        label.set_text(f"{name} {rank} " if side == "left" else f" {rank} {name}")
         label.set_color(INK)
     _scale(ax, len(points), found.nemenyi.critical_difference)
     low, high = ax.get_ylim()

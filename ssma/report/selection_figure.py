@@ -23,14 +23,11 @@ def draw(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
     panels = {label: arms[:MOST_ARMS] for label, arms in _panels(plan, found).items()}
     if not panels:
         return None
-    import matplotlib
     import seaborn
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot
 
     metrics = metrics_of(frame)
-    seaborn.set_theme(style="whitegrid", context="paper", rc=figures.OF_STUDIES)
+    figures.set_theme("whitegrid", figures.OF_STUDIES)
     heights = [len(arms) for arms in panels.values()]
     size = (7.2, 0.9 * len(panels) + 0.5 + 0.24 * sum(heights))
     ratios = [count + 1.5 for count in heights]

@@ -12,6 +12,7 @@ from ssma.report.sanity import constant_notes, constants, marked, sanity_rows
 from ssma.report.statistics import describe_arm, summarise
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import Interval
+from ssma.study.ids import canonical
 
 if TYPE_CHECKING:
     import pandas
@@ -99,9 +100,10 @@ def _best(cells: list[dict], summary: "pandas.DataFrame", metrics: dict[str, Met
     bold = set()
     for (dataset, _), group in groups.items():
         rows = summary.loc[sorted(group)]
-        best = rows["mean"].min() if metrics[dataset].direction == "minimize" else rows["mean"].max()
+        means = rows["mean"].map(canonical)  # to 12 digits: the same values in other splits have the same mean
+        best = means.min() if metrics[dataset].direction == "minimize" else means.max()
         if len(rows) > 1:
-            bold |= set(rows.index[(rows["mean"] == best) & (rows["n"] == rows["planned"])])
+            bold |= set(rows.index[(means == best) & (rows["n"] == rows["planned"])])
     return bold
 
 

@@ -4,7 +4,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.encoding import MARKERS, Colour, aggregator_colours
-from ssma.report.figures import FAINT, INK, STYLE
+from ssma.report.figures import FAINT, INK, STYLE, set_theme
 from ssma.report.svg import TIP
 from ssma.report.theory_words import with_ratio
 
@@ -36,11 +36,9 @@ LEGEND = {"frameon": False, "fontsize": 7.5, "handlelength": 1.8, "columnspacing
 
 def draw(plan: dict[str, Any], record: dict[str, Any], rows: "pandas.DataFrame") -> "Figure":
     """Returns the figure of a record; ``rows`` are its rows."""
-    import matplotlib
     import seaborn
 
-    matplotlib.use("Agg")
-    seaborn.set_theme(style="whitegrid", context="paper", rc=STYLE)
+    set_theme("whitegrid", STYLE)
     figure = DRAW[record["name"]](record, rows, aggregator_colours(plan))
     seaborn.despine(figure, left=True)
     return figure

@@ -14,6 +14,7 @@ from ssma.report.paired import UNTESTED, Difference, compare_family, tests_of
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.statistics.outcome import ALPHA
+from ssma.study.ids import canonical
 from ssma.study.part import baseline_name, baselines
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class _Reader:
         return found
 
     def mean(self, arm: str) -> float:
-        return float(self.summary.loc[arm, "mean"])
+        return canonical(float(self.summary.loc[arm, "mean"]))  # to 12 digits, so that ties are ties
 
     def whole(self, arm: str) -> bool:
         """Says whether all planned fits of an arm are ok."""

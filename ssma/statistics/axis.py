@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ssma.statistics.describe import finite
+from ssma.statistics.describe import digits_of, finite
 from ssma.statistics.outcome import ALPHA, NotTestable
 from ssma.statistics.pairs import CorrectedT, corrected_t, paired_differences
 
@@ -69,8 +69,8 @@ def trend(scores: "ArrayLike") -> Trend | NotTestable:
 
     With m units and k settings, L = sum_j j R_j over the settings' rank sums, and
     rho = 12 L / (m k (k^2 - 1)) - 3 (k + 1) / (k - 1). ``p`` is twice the smaller one of both directions, at most 1.
-    Ties make it conservative. Source: Page, "Ordered Hypotheses for Multiple Treatments", Journal of the American
-    Statistical Association 58 (1963). It takes the units as independent.
+    Ties (to 12 digits) make it conservative. Source: Page, "Ordered Hypotheses for Multiple Treatments", Journal of the
+    American Statistical Association 58 (1963). It takes the units as independent.
 
     Args:
         scores: ``[units, settings]``, settings in the order of the axis.
@@ -81,6 +81,7 @@ def trend(scores: "ArrayLike") -> Trend | NotTestable:
     from scipy.stats import page_trend_test
 
     table = finite(scores, "scores", 2)
+    table = table.round(digits_of(table))
     units, settings = table.shape
     if settings < 3:
         return NotTestable(f"{settings} of the 3 settings that a trend needs")
@@ -99,9 +100,9 @@ def smallest_as_good(
 ) -> Smallest | NotTestable:
     """Returns the smallest setting whose mean is within one standard error of the best one's.
 
-    The standard error is that of the best setting, s / sqrt(n) over the units. Of equally good settings the smallest is
-    the best. Source: Breiman, Friedman, Olshen and Stone, "Classification and Regression Trees" (1984), section 3.4.3.
-    The paired difference to the best shows what the rule lets pass.
+    The standard error is that of the best setting, s / sqrt(n) over the units. Of equally good settings (to 12 digits)
+    the smallest is the best. Source: Breiman, Friedman, Olshen and Stone, "Classification and Regression Trees" (1984),
+    section 3.4.3. The paired difference to the best shows what the rule lets pass.
 
     Args:
         axis: ``[settings]``, rising.
@@ -120,6 +121,7 @@ def smallest_as_good(
     if len(table) < 2:
         return NotTestable("a single unit has no standard error")
     means = table.mean(axis=0) if higher_is_better else -table.mean(axis=0)
+    means = means.round(digits_of(means))
     best = int(means.argmax())
     error = float(table[:, best].std(ddof=1)) / len(table) ** 0.5
     smallest = int((means >= means[best] - error).argmax())

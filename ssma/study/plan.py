@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,10 +22,10 @@ from ssma.study.tuning import number_of_trials, storage_error, tuning
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 WIDTH = ("model.budget", "model.hidden_channels")
-OTHER_TABLES = ("arms", "selection_bias")
-"""The report's tables that belong to no ablation."""
-FURTHER_TABLES = ("paired", "ranks", "axis")
-"""What the report's further tables of an ablation end in."""
+OWN_PARTS = re.compile(r"(all-)?arms|selection-bias|beside-the-paper|claims|data|provenance|theory(-.*)?|paper-.*")
+"""Parts of a report that belong to no ablation."""
+FURTHER = ("paired", "ranks", "axis", "sanity", "map")
+"""What the report's further tables and figures of an ablation end in."""
 
 
 def make_plan(study: Study) -> dict[str, Any]:
@@ -122,24 +123,24 @@ class _Planner:
     def _check_names(self) -> None:
         study = self.study
         for group, names in (("datasets", study.datasets), ("ablations", study.ablations)):
-            self.errors += [
-                f"{group}.{name}: a name has letters, digits, '_', '-' and '.'"
-                for name in names
-                if not LABEL.fullmatch(name)
-            ]
+            alike = Counter(slug(name).lower() for name in names)  # folders, files and anchors go by it
+            for name in names:
+                if not LABEL.fullmatch(name):
+                    self.errors.append(f"{group}.{name}: a name has letters, digits, '_', '-' and '.'")
+                elif alike[slug(name).lower()] > 1:
+                    told = "differs from another name in punctuation or case only; rename it"
+                    self.errors.append(f"{group}.{name}: {told}")
         self.errors += [
             f"layers: unknown layer '{layer}'; {did_you_mean(layer, LAYERS)}"
             for layer in study.layers
             if layer not in LAYERS
         ]
-        alike = [label for label in study.datasets if [slug(item) for item in study.datasets].count(slug(label)) > 1]
+        further = {slug(f"{name}-{kind}").lower() for name in study.ablations for kind in FURTHER}
         self.errors += [
-            f"datasets.{label}: differs from another label in punctuation only; rename it" for label in alike
+            f"ablations.{name}: the report has a part of this name; rename it"
+            for name in study.ablations
+            if slug(name).lower() in further or OWN_PARTS.fullmatch(slug(name).lower())
         ]
-        for name in study.ablations:
-            further = any(name == f"{other}-{kind}" for other in study.ablations for kind in FURTHER_TABLES)
-            if name in OTHER_TABLES or further:
-                self.errors.append(f"ablations.{name}: the report has a table of this name; rename it")
         for label, data in study.datasets.items():
             if "aggregator" in data.fixed:
                 self.errors.append(f"datasets.{label}.fixed.aggregator: name it in an ablation's axes or fixed instead")

@@ -1,5 +1,6 @@
 import dataclasses
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -88,6 +89,22 @@ def test_a_finished_fit_is_read_and_a_failed_one_is_tried_again(study, prepared,
     monkeypatch.setattr(run, "_train", out_of_memory)
     assert run.run_fit(results, prepared, spec, CPU)["status"] == "ok"
     assert read_record(results.fit(fit_id(spec)))["status"] == "ok"
+
+
+def test_a_reason_has_no_characters_that_a_report_cannot_show(study, prepared, tmp_path, monkeypatch):
+    def coloured(*arguments):
+        raise OSError("\x1b[31mno\x00 file\r\n\tcaf\udce9 é")
+
+    monkeypatch.setattr(run, "_train", coloured)
+    failed = run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared), CPU)
+    assert failed["reason"] == "OSError: \\x1b[31mno\\x00 file\\r\n\tcaf\\udce9 é"
+
+
+def test_peak_memory_is_in_mb_on_macos_too(monkeypatch):
+    monkeypatch.setattr(run.resource, "getrusage", lambda who: SimpleNamespace(ru_maxrss=3 * 2**20))
+    for platform, expected in (("linux", 3 * 2**10), ("darwin", 3)):
+        monkeypatch.setattr(run.sys, "platform", platform)
+        assert run._peak_memory(CPU) == expected
 
 
 def test_a_killed_fit_continues_as_if_nothing_had_happened(study, prepared, tmp_path, monkeypatch):

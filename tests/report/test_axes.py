@@ -69,3 +69,9 @@ def test_the_policy_for_gaps_is_the_studys(fabric, missing, units):
     row = row_of(axis_table(plan, "along", frame, {"MUTAG": 0.1}))
     # drop: 0.10 and 0.08; worst: the third unit gets 0.60 for its 0.64
     assert (row["units"], row["change over the axis"]) == (units, "+9.0" if missing == "drop" else "+4.7")
+
+
+def test_means_that_are_equal_but_for_rounding_do_not_rise(fabric):
+    tests = [[0.83, 0.85, 0.79], [0.83, 0.79, 0.85]]
+    plan, frame = along(fabric, "MUTAG", tests, "ssma.kappa", [2, 3])
+    assert row_of(axis_table(plan, "along", frame, {"MUTAG": 1 / 6}))["means"] == "neither rise nor fall throughout"

@@ -94,6 +94,16 @@ def test_figures_are_the_same_bytes_every_time(study, tmp_path):
     assert b"CreationDate" not in first[1]
 
 
+def test_a_matplotlibrc_changes_no_figure(study, tmp_path):
+    import matplotlib
+
+    plan, frame, found = read_plan(study), collect(study), []
+    for folder, own in (("a", {}), ("b", {"text.usetex": True, "savefig.bbox": "tight", "font.family": "monospace"})):
+        with matplotlib.rc_context(own):
+            found.append([path.read_bytes() for path in save(draw(plan, "main", frame), tmp_path / folder, "main")])
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("axes", "x", "hue", "rest"),
     [
@@ -110,10 +120,19 @@ def test_axes_find_their_place(axes, x, hue, rest):
     assert (encoding.x, encoding.hue, encoding.rest) == (x, hue, rest)
 
 
-def test_a_wide_span_is_drawn_on_a_log_scale():
-    axes = {"ssma.compression": [0.01, 0.1, 1.0]}
+@pytest.mark.parametrize(
+    ("values", "scale", "places"),
+    [
+        ([0.01, 0.1, 1.0], "log scale", [-2.0, -1.0, 0.0]),
+        ([0.001, 0, 0.00001], "not to scale", [2.0, 0.0, 1.0]),  # 0 has no logarithm, and 0.00001 would lie on it
+        ([0, 1, 2, 4, 16], "", [0.0, 1.0, 2.0, 4.0, 16.0]),
+        (list(range(0, 50, 2)), "", [float(value) for value in range(0, 50, 2)]),
+    ],
+)
+def test_numbers_of_several_magnitudes_do_not_hide_each_other(values, scale, places):
+    axes = {"training.weight_decay": values}
     encoding = encode({"arms": [], "ablations": {"it": {"axes": axes, "cells": []}}}, "it")
-    assert encoding.log and list(encoding.places.values()) == [-2.0, -1.0, 0.0]
+    assert (encoding.scale, list(encoding.places.values())) == (scale, places)
 
 
 def test_reports_need_no_torch():

@@ -28,3 +28,14 @@ def test_the_page_says_how_each_data_set_was_split(tmp_path):
         "later": "",
     }
     assert table.notes == ["official: variant: the 12k subset.", "folds: variant: the 12k subset."]
+
+
+def test_large_graphs_have_all_their_digits(tmp_path):
+    results, nodes = Results(tmp_path), 2_449_029
+    sizes = {
+        "nodes_per_graph": {"mean": float(nodes), "min": nodes, "max": nodes},
+        "in_degree": {"mean": 50.5, "max": 1_234_567},
+    }
+    write_record(results.data("products") / "card.json", CARD | sizes)
+    (row,) = data_cards(results, {"datasets": {"products": {"id": "products"}}}).rows
+    assert [cell.text for cell in row][4] == "2449029.0 (2449029–2449029)" and row[6].text == "50.50, 1234567"

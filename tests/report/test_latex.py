@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -61,12 +62,13 @@ def test_what_is_repeated_tells_the_rows_apart():
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_it_compiles_and_stays_on_the_page(tmp_path):
     rows = [
-        [f"IMDB-BINARY-gcn-{row}", *(f"72.{row} ± 3.8 (10) §¶†" for _ in range(9)), "why it is so " * 9]
+        [f"IMDB-BINARY-gcn-{row}", *(f"72.{row} ± 3.8 (10) §¶†" for _ in range(9)), "why it is so, κ ≤ Δ → ∞\n\n" * 9]
         for row in range(9)
     ]
+    title = "Two paragraphs:\n\nthe effect of κ ≈ 3\n"
     columns = ["arm", *(f"a long heading {place}" for place in range(9)), "why"]
     for name, table in (("wide", made(columns, rows)), ("small", made(columns[:3], [row[:3] for row in rows]))):
-        text = table.latex()
+        text = replace(table, caption=title).latex()
         needs = text.split("\n", 1)[0].removeprefix("% ")
         (tmp_path / f"{name}.tex").write_text(
             f"\\documentclass{{article}}\n{needs}\n\\begin{{document}}\n{text}\\end{{document}}\n"

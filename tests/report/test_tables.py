@@ -133,15 +133,29 @@ def test_three_renderings_escape_what_they_must():
     assert r"\caption{50\% \& more\_}" in latex and r"\textbf{1.0 $\pm$ 0.1} \\" in latex
     assert r"z ($\uparrow$)" in latex and r"low\_note" in latex and r"\label{tab:a-b}" in latex
     assert escape("\\{$#^~") == r"\textbackslash{}\{\$\#\textasciicircum{}\textasciitilde{}"
+    assert escape("κ ≤ 3,\n\nΔ\n") == r"$\kappa$ $\leq$ 3, $\Delta$"
 
 
 def test_values_are_short_and_lists_are_cut():
     shown = [value_text(value) for value in (100_000, 1_600_000, 12_345, 0.25, 1.0, True, None, "None", [1, "a"])]
     assert shown == ["100k", "1.6M", "12345", "0.25", "1", "yes", "unset", "None", '[1,"a"]']
+    alike = [value_text(value) for value in (0.1, 0.10000001, 123_456_700, 123_456_800, 1e-5)]
+    assert alike == ["0.1", "0.10000001", "123456.7k", "123456.8k", "1e-05"]
     assert listing("abcdef", 4) == "a, b, c, d and 2 more"
     assert (counted(1, "arm"), counted(0, "arm")) == ("1 arm", "0 arms")
     assert (extent([48, 37, 40]), extent([3, 3]), extent([2.04, 2.01, 2.0], ".1f")) == ("37 to 48", "3", "2.0")
     assert [spans(numbers) for numbers in ([], [3], [0, 1], [0, 2, 3, 4, 9])] == ["", "3", "0, 1", "0, 2 to 4, 9"]
+
+
+def test_arms_with_the_same_values_in_other_splits_are_both_bold(fabric):
+    for aggregator, tests in (("sum", (0.61, 0.86, 0.56)), ("ssma", (0.56, 0.61, 0.86)), ("max", (0.5, 0.6, 0.7))):
+        arm = fabric.arm(f"MUTAG-gcn-{aggregator}", repeats=1)  # the first two means differ in the last digit
+        fabric.evaluated(arm, {(split, 0): test for split, test in enumerate(tests)})
+    cells = {f"MUTAG-gcn-{name}": [name] for name in ("sum", "ssma", "max")}
+    fabric.ablation("it", {"aggregator": ["sum", "ssma", "max"]}, cells)
+    fabric.plan()
+    table = comparison(read_plan(fabric.results), "it", collect(fabric.results))
+    assert [row[-1].bold for row in table.rows] == [True, True, False]
 
 
 def test_a_choice_per_split_is_listed_and_averaged_by_split(fabric):

@@ -46,6 +46,7 @@ def test_what_few_units_cannot_show():
     assert trend([[1.0, 2.0, 3.0]]) == NotTestable("a single unit has no trend beyond its own")
     assert trend([[1.0, 2.0, 3.0]] * 2) == NotTestable("2 units of 3 settings cannot reach p < 0.05")
     assert trend([[1.0, 2.0, 3.0]] * 3).p == pytest.approx(2 / 6**3)
+    assert trend([[0.3, 0.3, 0.1 + 0.2]] * 3).rho == 0  # equal but for rounding
 
 
 def test_the_smallest_setting_within_one_standard_error():
@@ -64,6 +65,8 @@ def test_of_errors_the_lowest_is_best_and_of_equals_the_smallest():
     scores = numpy.array([[0.3, 0.1, 0.1, 0.5], [0.3, 0.1, 0.1, 0.5]])
     found = smallest_as_good([1, 2, 3, 4], scores, False, 0.1)
     assert (found.best, found.smallest, found.difference) == (1, 1, 0.0)
+    permuted = numpy.array([[0.83, 0.85, 0.79], [0.83, 0.79, 0.85]]).T  # their means differ in the last digit
+    assert smallest_as_good([1, 2], permuted, True, 0.1).best == 0
     assert smallest_as_good([1, 2], [[0.1, 0.2]], True, 0.1) == NotTestable("a single unit has no standard error")
     with pytest.raises(ValueError, match="rising"):
         smallest_as_good([2, 1], scores[:, :2], True, 0.1)
