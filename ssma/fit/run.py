@@ -110,7 +110,7 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
     train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
     training = Training(network, train, validation, task, settings["training"], spec["seed"])
-    _restore(training, checkpoint, device)
+    _restore(training, checkpoint)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     status, reason = training.run(_Saver(checkpoint))
@@ -154,12 +154,13 @@ def _batches(
     return train, {name: PartBatches(graphs, own, size, False, device, steps) for name, own in items.items()}
 
 
-def _restore(training: Training, checkpoint: Path, device: torch.device) -> None:
+def _restore(training: Training, checkpoint: Path) -> None:
     """Continues from a checkpoint, if there is a readable one that the same code made."""
     if not checkpoint.exists():
         return
     try:
-        state = torch.load(checkpoint, map_location=device, weights_only=True)
+        # to the CPU: what belongs on a GPU is copied there, and the optimizer's counts of steps do not
+        state = torch.load(checkpoint, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise nearly anything
         log.warning("%s cannot be read (%s); the fit starts from its first epoch", checkpoint, error)
         return
