@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 from urllib.parse import urlsplit
@@ -224,6 +224,25 @@ def parse_study(raw: dict[str, Any]) -> Study:
         return Study.model_validate(raw)
     except ValidationError as error:
         raise study_error([_sentence(item, raw) for item in error.errors()]) from error
+
+
+def from_command_line(value: Any) -> Any:
+    """Returns a value of Snakemake's ``--config`` as a study file would hold it: inside tables and lists Snakemake
+    leaves every value a text.
+
+    Texts that YAML reads as a number, true, false or null become that; 1_2, 010 and 1:30 stay texts.
+    """
+    if isinstance(value, Mapping):
+        return {key: from_command_line(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [from_command_line(item) for item in value]
+    if not isinstance(value, str) or not value or "_" in value:
+        return value
+    try:
+        found = yaml.load(value, _Plain)
+    except yaml.YAMLError:
+        return value
+    return found if found is None or isinstance(found, int | float) else value
 
 
 def study_error(sentences: Sequence[str]) -> StudyError:

@@ -3,7 +3,7 @@
 import pytest
 
 from ssma.errors import StudyError
-from ssma.study.config import parse_study, read_study
+from ssma.study.config import from_command_line, parse_study, read_study
 from ssma.study.plan import make_plan
 
 
@@ -79,3 +79,19 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, source):
         "ablations": {"a": {"axes": {"ssma.kappa": [2]}}},
     }
     assert parse_study(study).datasets["d"].path == f"{tmp_path}/data"
+
+
+def test_values_from_the_command_line_get_the_types_that_a_file_gives_them():
+    """Snakemake reads what is inside a table or a list of --config as text."""
+    given = {
+        "tune": {"trials": "3", "prune": "false"},
+        "own": {"p": ["2", "2.5", "1.0e-3", "null", "x", ""]},
+        "seed": 7,
+    }
+    assert from_command_line(given) == {
+        "tune": {"trials": 3, "prune": False},
+        "own": {"p": [2, 2.5, 0.001, None, "x", ""]},
+        "seed": 7,
+    }
+    texts = ["1_2", "007", "1:30", "2024-01-31", "[a", "a: b", "1e-3", "IMDB-BINARY"]
+    assert from_command_line(texts) == texts

@@ -314,9 +314,20 @@ def test_values_from_the_command_line_are_checked(tmp_path):
     status, output = snakemake(tmp_path, "-n", "--config", "layers=[gcn,gin]")
     assert status == 0, output
     assert "4 arms" in output
+    status, output = snakemake(tmp_path, "-n", "--config", "tune={trials: 1, space: null}", "splits={use: null}")
+    assert "tune.space: Input should be a valid dictionary, got None" in output
+    assert "splits.use" not in output
     status, output = snakemake(tmp_path, "-n", "--config", "seed=abc")
     assert status != 0
     assert "seed: Input should be a valid integer" in output
+
+
+@pytest.mark.parametrize("target", ["arms/d-gcn-sum-0/evaluated", "data/d-0/card.json", "theory/mixing-0.csv"])
+def test_a_target_that_the_plan_does_not_have_is_named_in_one_error(finished, target):
+    status, output = snakemake(finished, "-n", f"results/tiny/{target}")
+    assert status != 0
+    assert f"No rule to produce results/tiny/{target}" in output
+    assert "KeyError" not in output
 
 
 CONDA = """#!/usr/bin/env bash

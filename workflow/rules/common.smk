@@ -1,12 +1,14 @@
+import re
 import sys
 from pathlib import Path
 
 from snakemake.logging import logger
+from snakemake.utils import update_config
 
 sys.path.insert(0, str(workflow.basedir))
 
 from ssma.errors import StudyError
-from ssma.study.config import parse_study, read_study
+from ssma.study.config import from_command_line, parse_study, read_study
 from ssma.study.cost import describe, plan_cost
 from ssma.study.ids import code_fingerprint, digest
 from ssma.study.jobs import forget_lost, free_dead_locks, prepare_jobs
@@ -18,6 +20,7 @@ from ssma.study.records import write_record
 try:
     for path in workflow.configfiles:
         read_study(Path(path))
+    update_config(config, from_command_line(workflow.config_settings.config))
     PLAN = make_plan(parse_study(config))
 except StudyError as error:
     raise WorkflowError(str(error))
@@ -40,6 +43,6 @@ if workflow.is_main_process:
 
 
 wildcard_constraints:
-    arm="[A-Za-z0-9.-]+",
-    dataset="[A-Za-z0-9.-]+",
-    experiment="[a-z_]+-[0-9a-f]+",
+    arm="|".join(map(re.escape, ARMS)),
+    dataset="|".join(map(re.escape, DATASETS)),
+    experiment="|".join(map(re.escape, THEORY)) or "(?!)",
