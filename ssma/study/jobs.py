@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ssma.study.locks import lock_errors
 from ssma.study.paths import Results
 
 
@@ -36,16 +37,20 @@ def free_dead_locks(folder: Path) -> int:
 
     Returns:
         The descriptor of the held lock; it stays open until the process ends.
+
+    Raises:
+        StudyError: If the folder cannot be written, or the file system has no locks.
     """
-    folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder / "alive", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for lock in (folder / "locks").glob("*.lock"):
-            lock.unlink()
-    except BlockingIOError:
-        pass  # another run is alive, its locks are none of ours
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with lock_errors(folder / "alive"):
+        folder.mkdir(exist_ok=True)
+        descriptor = os.open(folder / "alive", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for lock in (folder / "locks").glob("*.lock"):
+                lock.unlink()
+        except BlockingIOError:
+            pass  # another run is alive, its locks are none of ours
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 

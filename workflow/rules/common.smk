@@ -22,6 +22,8 @@ try:
         read_study(Path(path))
     update_config(config, from_command_line(workflow.config_settings.config))
     PLAN = make_plan(parse_study(config))
+    if workflow.is_main_process:
+        free_dead_locks(Path(".snakemake"))
 except StudyError as error:
     raise WorkflowError(str(error))
 
@@ -36,7 +38,6 @@ GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
 shell.prefix(prepare_jobs(Path(workflow.basedir)))
 
 if workflow.is_main_process:
-    free_dead_locks(Path(".snakemake"))
     forget_lost(Results(Path(RESULTS)), PLAN)
     cores = workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
     logger.info(describe(plan_cost(PLAN, Results(Path(RESULTS))), cores))
