@@ -143,6 +143,18 @@ def test_only_what_a_change_touches_runs_again(finished):
     assert "Nothing to be done" in snakemake(finished, "-n")[1]
 
 
+def test_copied_results_of_a_study_that_was_changed_get_a_new_report(finished, tmp_path):
+    """Without Snakemake's own notes, which a copy of the results lacks."""
+    for name in ("results", "reports"):
+        shutil.copytree(finished / name, tmp_path / name)
+    assert "Nothing to be done" in snakemake(tmp_path, "-n")[1]
+    fewer = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}}
+    status, output = snakemake(tmp_path, study=fewer)
+    assert status == 0, output
+    assert "tiny: 1 of 1 arms have a result" in output
+    assert "ssma" not in (tmp_path / "reports/tiny/tables/aggregator.csv").read_text()
+
+
 def test_an_arm_without_a_search_space_is_one_job(tmp_path):
     study = {key: value for key, value in TINY.items() if key != "tune"} | {
         "ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}

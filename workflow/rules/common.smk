@@ -11,7 +11,7 @@ from ssma.errors import StudyError
 from ssma.study.config import from_command_line, parse_study, read_study
 from ssma.study.cost import describe, plan_cost
 from ssma.study.ids import code_fingerprint, digest
-from ssma.study.jobs import forget_lost, free_dead_locks, prepare_jobs
+from ssma.study.jobs import forget_lost, forget_outdated, free_dead_locks, prepare_jobs
 from ssma.study.part import arms_of, part
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -39,6 +39,7 @@ shell.prefix(prepare_jobs(Path(workflow.basedir)))
 
 if workflow.is_main_process:
     forget_lost(Results(Path(RESULTS)), PLAN)
+    forget_outdated(Results(Path(RESULTS)), PLAN, Path(".snakemake"))
     cores = workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
     logger.info(describe(plan_cost(PLAN, Results(Path(RESULTS))), cores))
 
