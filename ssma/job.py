@@ -14,6 +14,7 @@ from ssma.data.prepare import Prepared, load
 from ssma.errors import STOPPED
 from ssma.fit.run import pick_device, run_fit
 from ssma.fit.spec import fit_spec
+from ssma.gpus import take_gpu
 from ssma.study.cost import duration
 from ssma.study.lookup import named, named_arm
 from ssma.study.paths import Results
@@ -86,7 +87,7 @@ class Job:
 
     @classmethod
     def open(cls, plan_path: Path, arm_id: str, threads: int) -> "Job":
-        """Reads plan and data, and sets torch's threads.
+        """Reads plan and data, sets torch's threads, and takes a GPU where fits run on one.
 
         Raises:
             StudyError: If the arm is not in the plan, the data are not prepared, or the device is absent.
@@ -96,7 +97,10 @@ class Job:
         arm = named_arm(plan, arm_id)
         dataset_id = named(plan["datasets"], arm["dataset"], "data set")["id"]
         prepared = load(results.data(dataset_id))
-        return cls(results, plan, arm, dataset_id, prepared, pick_device(plan["config"]["device"]))
+        device = pick_device(plan["config"]["device"])
+        if device.type == "cuda":
+            take_gpu()
+        return cls(results, plan, arm, dataset_id, prepared, device)
 
     @property
     def seed(self) -> int:

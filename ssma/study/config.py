@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 from urllib.parse import urlsplit
@@ -26,7 +26,11 @@ from ssma.study.theory import Theory
 RULES = ("all", "collect", "evaluate", "experiment", "prepare", "report", "store", "theory", "tune")
 """The workflow's own rules: an ablation becomes a rule of its name beside them."""
 
+LONGEST_NAME = 100
+"""Files are named after studies, data sets, aggregators and ablations; a file's name has at most 255 bytes."""
+
 Values = Annotated[list[Any], Field(min_length=1)]
+Names = Annotated[list[str], Field(min_length=1)]
 
 
 class Range(Strict):
@@ -51,9 +55,9 @@ class Ablation(Strict):
     """Setting -> values, e.g. `ssma.kappa: [2, 3, 4]`; `aggregator` is a setting too."""
     fixed: dict[str, Any] = {}
     """Settings that all its arms share."""
-    datasets: list[str] | None = None
+    datasets: Names | None = None
     """Data sets; all by default."""
-    layers: list[str] | None = None
+    layers: Names | None = None
     """Layers; all by default."""
 
 
@@ -111,7 +115,7 @@ class Track(Strict):
 class Study(Strict):
     """A study: the whole experiment in one file."""
 
-    study: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    study: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=LONGEST_NAME)]
     """Name; results go to results/<study>, the report to reports/<study>."""
     title: str = ""
     """Heading of the report."""
@@ -121,7 +125,7 @@ class Study(Strict):
     """Where fits run."""
     datasets: Annotated[dict[str, AnyDataset], Field(min_length=1)]
     """Label -> data set."""
-    layers: Annotated[list[str], Field(min_length=1)]
+    layers: Names
     """Message-passing layers."""
     aggregators: dict[str, dict[str, Any]] = {}
     """Name -> options where they differ from the defaults; `class: dotted.path` adds an aggregator of one's own."""
@@ -138,6 +142,21 @@ class Study(Strict):
     data: Data = Data()
     track: Track = Track()
     theory: Theory = Theory()
+
+    @field_validator("datasets", "aggregators", "ablations")
+    @classmethod
+    def _name_files(cls, tables: dict[str, Any]) -> dict[str, Any]:
+        if long := [name for name in tables if len(name) > LONGEST_NAME]:
+            raise ValueError(f"rename {', '.join(long)}: a name has at most {LONGEST_NAME} characters")
+        return tables
+
+    @field_validator("ablations")
+    @classmethod
+    def _differ_on_every_file_system(cls, ablations: dict[str, Ablation]) -> dict[str, Ablation]:
+        lower = [name.lower() for name in ablations]
+        if alike := [name for name in ablations if lower.count(name.lower()) > 1]:
+            raise ValueError(f"rename all but one of {', '.join(alike)}: their files differ in case only")
+        return ablations
 
     @field_validator("ablations")
     @classmethod
@@ -226,6 +245,25 @@ def parse_study(raw: dict[str, Any]) -> Study:
         raise study_error([_sentence(item, raw) for item in error.errors()]) from error
 
 
+def from_command_line(value: Any) -> Any:
+    """Returns a value of Snakemake's ``--config`` as a study file would hold it: inside tables and lists Snakemake
+    leaves every value a text.
+
+    Texts that YAML reads as a number, true, false or null become that; 1_2, 010 and 1:30 stay texts.
+    """
+    if isinstance(value, Mapping):
+        return {key: from_command_line(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [from_command_line(item) for item in value]
+    if not isinstance(value, str) or not value or "_" in value:
+        return value
+    try:
+        found = yaml.load(value, _Plain)
+    except yaml.YAMLError:
+        return value
+    return found if found is None or isinstance(found, int | float) else value
+
+
 def study_error(sentences: Sequence[str]) -> StudyError:
     """Returns one error for all that is wrong in a study file."""
     different = list(dict.fromkeys(sentences))
@@ -255,7 +293,8 @@ def _sentence(item: Any, raw: Any) -> str:
         return f"{path}: unknown key; {did_you_mean(item['loc'][-1], _keys_at(item['loc'][:-1]))}"
     if item["type"] == "missing":
         return f"{path}.{item['loc'][-1]}".strip(".") + ": this key is required"
-    return f"{path}: {item['msg'].removeprefix('Value error, ')}, got {item['input']!r}"
+    got = "" if item["type"] == "value_error" and isinstance(item["input"], dict) else f", got {item['input']!r}"
+    return f"{path}: {item['msg'].removeprefix('Value error, ')}{got}"
 
 
 def _path(location: Sequence[Any], raw: Any) -> str:

@@ -5,10 +5,14 @@ import json
 import os
 import shlex
 import sys
+from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
+from ssma.study.ids import digest
+from ssma.study.locks import lock_errors
 from ssma.study.paths import Results
+from ssma.study.records import SEAL
 
 
 def prepare_jobs(package: Path) -> str:
@@ -36,16 +40,20 @@ def free_dead_locks(folder: Path) -> int:
 
     Returns:
         The descriptor of the held lock; it stays open until the process ends.
+
+    Raises:
+        StudyError: If the folder cannot be written, or the file system has no locks.
     """
-    folder.mkdir(exist_ok=True)
-    descriptor = os.open(folder / "alive", os.O_RDWR | os.O_CREAT)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for lock in (folder / "locks").glob("*.lock"):
-            lock.unlink()
-    except BlockingIOError:
-        pass  # another run is alive, its locks are none of ours
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with lock_errors(folder / "alive"):
+        folder.mkdir(exist_ok=True)
+        descriptor = os.open(folder / "alive", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for lock in (folder / "locks").glob("*.lock"):
+                lock.unlink()
+        except BlockingIOError:
+            pass  # another run is alive, its locks are none of ours
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
 
 
@@ -66,6 +74,22 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
         record = results.theory(experiment["id"])
         if not _read(record):
             record.with_suffix(".csv").unlink(missing_ok=True)
+
+
+def forget_outdated(results: Results, plan: dict[str, Any], folder: Path) -> None:
+    """Removes the frame of another plan where Snakemake cannot know: results that were copied come without its
+    notes of what it ran for. The report would show arms that were taken out of the study since.
+
+    Args:
+        results: The study's results.
+        plan: The plan as the study file is now.
+        folder: The ``.snakemake`` folder.
+    """
+    note = folder / "metadata" / urlsafe_b64encode(str(results.frame).encode()).decode()
+    made_for = _read(results.plan) or {}
+    made_for.pop(SEAL, None)
+    if made_for and not note.exists() and digest(made_for) != digest(plan):
+        results.frame.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -6,17 +6,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ssma.errors import StudyError
+
+
+@contextmanager
+def lock_errors(path: Path) -> Iterator[None]:
+    """Turns every way in which a file cannot be locked into one StudyError of one line."""
+    try:
+        yield
+    except OSError as error:
+        raise StudyError(
+            f"{path}: cannot be locked ({error.strerror}); results need a folder that can be written, on a file system "
+            "with locks (of Lustre: mounted with the option flock)"
+        ) from error
+
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Waits until no other process is inside ``exclusive`` of the same path.
 
     The file is removed on leaving; who waited for a removed file opens the new one.
+
+    Raises:
+        StudyError: If the file cannot be made, or the file system has no locks.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with lock_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 break

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ssma.study.ids import digest
-from ssma.track.names import flatten, param_values, safe_name
+from ssma.track.names import LONGEST_NAME, flatten, param_values, safe_name
 
 FINAL_STATE = {
     "ok": "FINISHED",
@@ -73,7 +73,7 @@ def arm_run(plan: dict[str, Any], arm: dict[str, Any]) -> Run:
     about = {"study": plan["study"], "config": plan["config"], "arm": arm}
     return Run(
         key=f"arm:{arm['id']}",
-        name=arm["label"],
+        name=arm["label"][:LONGEST_NAME],
         state=None,
         tags=_tags("arm", arm, tags, files),
         params=params,

@@ -166,7 +166,8 @@ class Tracker:
                 page = self.client.search_runs([self.experiment], query, max_results=PAGE, page_token=token)
                 for run in page:
                     tags = run.data.tags
-                    if "ssma.superseded_by" not in tags:
+                    # without them: somebody's own run, or one whose tags were edited in the UI
+                    if {"ssma.key", "ssma.identity"} <= tags.keys() and "ssma.superseded_by" not in tags:
                         known = Known(run.info.run_id, tags["ssma.identity"], run.info.status, tags.get(PARENT))
                         found[tags["ssma.key"]].append(known)
                 token = page.token

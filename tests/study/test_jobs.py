@@ -1,12 +1,15 @@
 """What the workflow puts before each job's command, and which jobs it takes for done."""
 
+import errno
 import os
 import subprocess
 
 import pytest
 from snakemake.shell import shell
 
-from ssma.study.jobs import forget_lost, prepare_jobs
+from ssma.errors import StudyError
+from ssma.study.jobs import forget_lost, free_dead_locks, prepare_jobs
+from ssma.study.locks import exclusive
 from ssma.study.paths import Results
 from ssma.study.records import write_record
 
@@ -53,3 +56,26 @@ def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
     forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
     assert flags["tuned"].exists()
     assert not flags["evaluated"].exists()
+
+
+def test_a_file_system_without_locks_is_named_in_one_error(tmp_path, monkeypatch):
+    def flock(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    for lock, take in (
+        ("fit.lock", lambda: exclusive(tmp_path / "fit.lock").__enter__()),
+        ("alive", lambda: free_dead_locks(tmp_path)),
+    ):
+        with pytest.raises(StudyError) as caught:
+            take()
+        assert str(caught.value).startswith(f"{tmp_path / lock}: cannot be locked (No locks available); results need")
+
+
+def test_a_lock_that_cannot_be_made_is_named_in_one_error(tmp_path):
+    (tmp_path / "fits").touch()
+    with (
+        pytest.raises(StudyError, match=r"fits/aa/x\.lock: cannot be locked \(Not a directory\)"),
+        exclusive(tmp_path / "fits/aa/x.lock"),
+    ):
+        pass

@@ -3,7 +3,7 @@
 import pytest
 
 from ssma.errors import StudyError
-from ssma.study.config import parse_study, read_study
+from ssma.study.config import from_command_line, parse_study, read_study
 from ssma.study.plan import make_plan
 
 
@@ -79,3 +79,58 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, source):
         "ablations": {"a": {"axes": {"ssma.kappa": [2]}}},
     }
     assert parse_study(study).datasets["d"].path == f"{tmp_path}/data"
+
+
+def test_values_from_the_command_line_get_the_types_that_a_file_gives_them():
+    """Snakemake reads what is inside a table or a list of --config as text."""
+    given = {
+        "tune": {"trials": "3", "prune": "false"},
+        "own": {"p": ["2", "2.5", "1.0e-3", "null", "x", ""]},
+        "seed": 7,
+    }
+    assert from_command_line(given) == {
+        "tune": {"trials": 3, "prune": False},
+        "own": {"p": [2, 2.5, 0.001, None, "x", ""]},
+        "seed": 7,
+    }
+    texts = ["1_2", "007", "1:30", "2024-01-31", "[a", "a: b", "1e-3", "IMDB-BINARY"]
+    assert from_command_line(texts) == texts
+
+
+STUDY = {
+    "study": "s",
+    "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
+    "layers": ["gcn"],
+    "model": {"budget": 1000},
+    "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
+}
+
+
+@pytest.mark.parametrize("table", ["datasets", "aggregators", "ablations"])
+def test_a_name_that_no_file_can_have_is_refused(table):
+    """A file's name has at most 255 bytes; the study would end there, after all that was trained."""
+    value = {"datasets": STUDY["datasets"]["d"], "aggregators": {"class": "a.B"}, "ablations": STUDY["ablations"]["a"]}[
+        table
+    ]
+    parse_study(STUDY | {table: {"n" * 100: value}})
+    with pytest.raises(StudyError) as caught:
+        parse_study(STUDY | {table: {"n" * 101: value}})
+    assert str(caught.value).endswith(f"{table}: rename {'n' * 101}: a name has at most 100 characters")
+
+
+def test_a_long_name_of_a_study_is_refused():
+    with pytest.raises(StudyError, match="study: String should have at most 100 characters"):
+        parse_study(STUDY | {"study": "s" * 101})
+
+
+def test_ablations_that_differ_in_case_only_are_refused():
+    one = STUDY["ablations"]["a"]
+    with pytest.raises(StudyError, match="rename all but one of Width, width: their files differ in case only$"):
+        parse_study(STUDY | {"ablations": {"Width": one, "other": one, "width": one}})
+
+
+@pytest.mark.parametrize("key", ["datasets", "layers"])
+def test_an_ablation_of_nothing_is_refused(key):
+    """An empty list would else mean all of them."""
+    with pytest.raises(StudyError, match=rf"ablations\.a\.{key}: List should have at least 1 item"):
+        parse_study(STUDY | {"ablations": {"a": STUDY["ablations"]["a"] | {key: []}}})

@@ -2,7 +2,7 @@ import math
 
 from made_records import make_fit, make_plan, make_trial
 
-from ssma.track.runs import Point, trial_run
+from ssma.track.runs import Point, arm_run, trial_run
 
 
 def test_what_is_not_finite_is_left_out():
@@ -29,3 +29,10 @@ def test_the_order_of_fits_does_not_matter():
     fits = [make_fit(arm, split) for split in (0, 1)]
     trial = make_trial(0, fits)
     assert trial_run(arm, trial, fits).identity == trial_run(arm, trial, fits[::-1]).identity
+
+
+def test_a_long_label_fits_in_the_name_of_a_run():
+    """A database of a tracking server keeps 250 characters, and refuses more."""
+    plan = make_plan(["one"])
+    arm = plan["arms"][0] | {"label": "x" * 300}
+    assert arm_run(plan, arm).name == "x" * 250

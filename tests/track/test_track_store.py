@@ -208,6 +208,21 @@ def test_changed_parameters_make_a_new_run(results):
     assert "ssma.superseded_by" not in new.data.tags
 
 
+@pytest.mark.parametrize("tag", ["ssma.key", "ssma.identity"])
+def test_a_run_whose_tags_were_deleted_in_the_ui_is_left_alone(results, tag):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    write_arm(results, arm)
+    fill(results, plan)
+    client = make_client(tracking_uri(results, None))
+    (edited,) = run_of(results, f"fit:{arm['id']}:0:0")
+    client.delete_tag(edited.info.run_id, tag)
+    assert fill(results, plan)["new_runs"] == 1
+    found = {run.info.run_id: run.data.tags for run in run_of(results, f"fit:{arm['id']}:0:0")}
+    assert len(found.keys() - {edited.info.run_id}) == 1
+    assert tag not in client.get_run(edited.info.run_id).data.tags
+
+
 def test_more_values_than_one_call_may_hold(results):
     plan = make_plan(["one"])
     (arm,) = plan["arms"]

@@ -143,6 +143,18 @@ def test_only_what_a_change_touches_runs_again(finished):
     assert "Nothing to be done" in snakemake(finished, "-n")[1]
 
 
+def test_copied_results_of_a_study_that_was_changed_get_a_new_report(finished, tmp_path):
+    """Without Snakemake's own notes, which a copy of the results lacks."""
+    for name in ("results", "reports"):
+        shutil.copytree(finished / name, tmp_path / name)
+    assert "Nothing to be done" in snakemake(tmp_path, "-n")[1]
+    fewer = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}}
+    status, output = snakemake(tmp_path, study=fewer)
+    assert status == 0, output
+    assert "tiny: 1 of 1 arms have a result" in output
+    assert "ssma" not in (tmp_path / "reports/tiny/tables/aggregator.csv").read_text()
+
+
 def test_an_arm_without_a_search_space_is_one_job(tmp_path):
     study = {key: value for key, value in TINY.items() if key != "tune"} | {
         "ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}
@@ -314,9 +326,20 @@ def test_values_from_the_command_line_are_checked(tmp_path):
     status, output = snakemake(tmp_path, "-n", "--config", "layers=[gcn,gin]")
     assert status == 0, output
     assert "4 arms" in output
+    status, output = snakemake(tmp_path, "-n", "--config", "tune={trials: 1, space: null}", "splits={use: null}")
+    assert "tune.space: Input should be a valid dictionary, got None" in output
+    assert "splits.use" not in output
     status, output = snakemake(tmp_path, "-n", "--config", "seed=abc")
     assert status != 0
     assert "seed: Input should be a valid integer" in output
+
+
+@pytest.mark.parametrize("target", ["arms/d-gcn-sum-0/evaluated", "data/d-0/card.json", "theory/mixing-0.csv"])
+def test_a_target_that_the_plan_does_not_have_is_named_in_one_error(finished, target):
+    status, output = snakemake(finished, "-n", f"results/tiny/{target}")
+    assert status != 0
+    assert f"No rule to produce results/tiny/{target}" in output
+    assert "KeyError" not in output
 
 
 CONDA = """#!/usr/bin/env bash

@@ -1,15 +1,17 @@
+import re
 import sys
 from pathlib import Path
 
 from snakemake.logging import logger
+from snakemake.utils import update_config
 
 sys.path.insert(0, str(workflow.basedir))
 
 from ssma.errors import StudyError
-from ssma.study.config import parse_study, read_study
+from ssma.study.config import from_command_line, parse_study, read_study
 from ssma.study.cost import describe, plan_cost
 from ssma.study.ids import code_fingerprint, digest
-from ssma.study.jobs import forget_lost, free_dead_locks, prepare_jobs
+from ssma.study.jobs import forget_lost, forget_outdated, free_dead_locks, prepare_jobs
 from ssma.study.part import arms_of, part
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -18,7 +20,10 @@ from ssma.study.records import write_record
 try:
     for path in workflow.configfiles:
         read_study(Path(path))
+    update_config(config, from_command_line(workflow.config_settings.config))
     PLAN = make_plan(parse_study(config))
+    if workflow.is_main_process:
+        free_dead_locks(Path(".snakemake"))
 except StudyError as error:
     raise WorkflowError(str(error))
 
@@ -33,13 +38,13 @@ GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
 shell.prefix(prepare_jobs(Path(workflow.basedir)))
 
 if workflow.is_main_process:
-    free_dead_locks(Path(".snakemake"))
     forget_lost(Results(Path(RESULTS)), PLAN)
+    forget_outdated(Results(Path(RESULTS)), PLAN, Path(".snakemake"))
     cores = workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
     logger.info(describe(plan_cost(PLAN, Results(Path(RESULTS))), cores))
 
 
 wildcard_constraints:
-    arm="[A-Za-z0-9.-]+",
-    dataset="[A-Za-z0-9.-]+",
-    experiment="[a-z_]+-[0-9a-f]+",
+    arm="|".join(map(re.escape, ARMS)),
+    dataset="|".join(map(re.escape, DATASETS)),
+    experiment="|".join(map(re.escape, THEORY)) or "(?!)",

@@ -1,0 +1,45 @@
+"""Which GPU a job takes. The GPUs are made up, the locks are real."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from ssma.gpus import take_gpu
+
+
+@pytest.fixture
+def chosen(monkeypatch, tmp_path):
+    """Two GPUs of which torch sees both; returns the list of those that were made the current one."""
+    found = []
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: SimpleNamespace(uuid=f"GPU-{number}"))
+    monkeypatch.setattr("torch.cuda.set_device", found.append)
+    return found
+
+
+def test_jobs_side_by_side_get_different_gpus_and_share_them_in_turn(chosen):
+    locks = [take_gpu() for _ in range(5)]
+    assert chosen == [0, 1, 0, 1, 0]
+    os.close(locks[1])
+    locks[1] = take_gpu()
+    assert chosen[5:] == [1]
+    for lock in locks:
+        os.close(lock)
+
+
+def test_a_gpu_is_known_by_itself_and_not_by_its_number(chosen, monkeypatch):
+    """CUDA_VISIBLE_DEVICES=1 makes the second GPU the number 0."""
+    first = take_gpu()
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: SimpleNamespace(uuid="GPU-1"))
+    second = take_gpu()
+    monkeypatch.undo()
+    assert chosen == [0, 0]
+    assert {os.readlink(f"/proc/self/fd/{lock}").rpartition("/")[2] for lock in (first, second)} == {
+        "GPU-0-0",
+        "GPU-1-0",
+    }
+    os.close(first)
+    os.close(second)
