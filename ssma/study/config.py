@@ -274,8 +274,11 @@ def study_error(sentences: Sequence[str]) -> StudyError:
 
 def track_error(uri: str | None) -> str | None:
     """Returns what is wrong with ``track.uri``, never with a password in it."""
-    if urlsplit(uri or "").password is None:
-        return None
+    try:
+        if urlsplit(uri or "").password is None:
+            return None
+    except ValueError:  # whose text may have the password
+        return "track.uri: is no address; expected one like sqlite:////folder/mlflow.db or https://host:5000"
     return (
         "track.uri: holds a password, which would be written into plan.json and report; put it into the variable "
         "MLFLOW_TRACKING_PASSWORD and the user into MLFLOW_TRACKING_USERNAME; of a database, into PGPASSWORD"

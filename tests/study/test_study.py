@@ -210,6 +210,7 @@ def test_all_errors_at_once_with_their_path():
         ({"ablations": {"a": BASE["ablations"]["kappa"], "a_sanity": BASE["ablations"]["kappa"]}}, "ablations.a_sanity: the report has a part of this name"),
         ({"ablations": {"arms": {"axes": {"ssma.kappa": [2]}}}}, "ablations.arms: the report has a part of this name"),
         ({"ablations": {"a": BASE["ablations"]["kappa"], "a-ranks": BASE["ablations"]["kappa"]}}, "ablations.a-ranks: the report has a part of this name"),
+        ({"track": {"uri": "https://user:secret@[host"}}, "track.uri: is no address; expected one like sqlite:"),
         ({"report": {"missing": "ignore"}}, "report.missing: Input should be 'not_testable', 'drop' or 'worst', got 'ignore'"),
         ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'ap', 'auroc' or 'mae', got 'loss'"),
         ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
