@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -39,9 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StudyError as error:
         print(f"ssma: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # whoever reads the output, such as head, has enough; Python would write the rest at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        (output := select.poll()).register(sys.stdout, 0)
+        if not output.poll(0):  # another connection broke, such as that to a database
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python writes the rest at exit
+        return 0  # whoever reads the output, such as head, has enough
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -358,10 +362,9 @@ def _data_stats(options: argparse.Namespace) -> int:
     from ssma.data.stats import format_table, mirror_rows, study_rows
 
     if options.mirror:
-        rows = mirror_rows(options.mirror)
+        print(format_table(mirror_rows(options.mirror)))
     else:
-        rows = study_rows(read_record(options.plan), Results(options.plan.parent))
-    print(format_table(rows))
+        print(format_table(study_rows(read_record(options.plan), Results(options.plan.parent))))
     return 0
 
 

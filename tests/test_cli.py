@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from ssma.cli import main
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -37,3 +41,12 @@ def test_a_terminal_that_lacks_a_character_stops_no_command(tmp_path):
     output, errors = run.communicate()
     assert errors == b""
     assert b"d / gcn / mine (name=gr??e)" in output
+
+
+def test_a_connection_that_breaks_is_no_reader_that_left(monkeypatch):
+    def lost(options):
+        raise BrokenPipeError("the database is gone")
+
+    monkeypatch.setattr("ssma.cli._schema", lost)
+    with pytest.raises(BrokenPipeError, match="the database is gone"):
+        main(["schema"])

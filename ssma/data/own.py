@@ -1,6 +1,7 @@
 """A user's own data: a folder in TU format, a file with a list of PyG graphs, or a PyG data set by its dotted path."""
 
 import inspect
+import os
 import shutil
 from collections.abc import Sequence
 from importlib import import_module
@@ -112,13 +113,18 @@ def _link_unprocessed(root: str | None, folder: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     if root is None:
         return
-    source = Path(root).expanduser().resolve()
-    for path in source.rglob("*"):
-        place = path.relative_to(source)
-        if path.is_file() and not any(part.startswith(PROCESSED) for part in place.parts):
-            (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            (folder / place).unlink(missing_ok=True)
-            (folder / place).symlink_to(path)
+    source, within = Path(root).expanduser().resolve(), folder.resolve()
+    for place, folders, files in os.walk(source, followlinks=True):  # raw files are often links to shared ones
+        here = Path(place)
+        around = {within, here.resolve(), *here.resolve().parents}  # to follow a link to these would never end
+        raw = [name for name in folders if not name.startswith(PROCESSED) and (here / name).resolve() not in around]
+        folders[:] = raw
+        for name in files:
+            if not name.startswith(PROCESSED):
+                link = folder / here.relative_to(source) / name
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.unlink(missing_ok=True)
+                link.symlink_to(here / name)
 
 
 def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]) -> Loaded:

@@ -17,6 +17,7 @@ from torch_geometric.utils import coalesce, remove_self_loops
 from ssma.data.graphs import pointer
 from ssma.errors import StudyError
 
+EXACT = 2**53  # up to here a float64 holds every whole number
 ONE_HOT_NUMBERS = 2**31  # 8 GB of float32
 
 
@@ -82,12 +83,17 @@ class _Files:
         return self.raw / f"{self.name}_{part}.txt"
 
     def whole(self, part: str, columns: int | None = None, rows: int | None = None, of: str = "") -> Tensor:
-        """Returns whole numbers, int64 [rows, columns]."""
-        return self._table(part, np.int64, "whole numbers", columns, rows, of)
+        """Returns whole numbers, int64 [rows, columns]; 1.0 is one too, as NumPy writes it."""
+        table = self._table(part, "whole numbers", columns, rows, of)
+        wrong = ~((table == table.round()) & (table.abs() <= EXACT)).all(dim=1)
+        if bool(wrong.any()):
+            line = int(wrong.nonzero()[0])
+            raise StudyError(f"{self.path(part)}: line {line + 1} is {table[line].tolist()}, not whole numbers")
+        return table.long()
 
     def real(self, part: str, rows: int, of: str) -> Tensor | None:
         """Returns real numbers, float32 [rows, columns], or None without the file."""
-        return self._table(part, np.float64, "numbers", None, rows, of).float() if self.path(part).is_file() else None
+        return self._table(part, "numbers", None, rows, of).float() if self.path(part).is_file() else None
 
     def one_hot(self, part: str, rows: int, of: str) -> Tensor | None:
         """Returns labels, each column one-hot from its smallest to its largest, float32, or None without the file."""
@@ -102,12 +108,12 @@ class _Files:
             )
         return torch.cat([one_hot(column - column.min()) for column in labels.unbind(1)], 1).float()
 
-    def _table(self, part: str, kind: type, what: str, columns: int | None, rows: int | None, of: str) -> Tensor:
+    def _table(self, part: str, what: str, columns: int | None, rows: int | None, of: str) -> Tensor:
         path = self.path(part)
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "loadtxt: input contained no data")
-                table = np.loadtxt(path, kind, comments=None, delimiter=",", ndmin=2, encoding="utf-8-sig")
+                table = np.loadtxt(path, comments=None, delimiter=",", ndmin=2, encoding="utf-8-sig")
         except (OSError, ValueError) as error:
             raise StudyError(
                 f"{path}: cannot be read ({error}); it must hold {what} with commas between them, as many in every line"

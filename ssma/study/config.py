@@ -173,15 +173,16 @@ class _Plain(yaml.SafeLoader):
     (010 is 8, 1:30 is 90); dates.
     """
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]  # may override what is merged
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)  # as written: later, merged keys stand beside those overriding them
+        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
         keys = [self.construct_object(key, deep=True) for key in own]
         for key, value in zip(own, keys, strict=True):
             if not isinstance(value, str):
                 _refuse(key, f"the key '{key.value}' is read as {value!r}; quote it")
             if keys.count(value) > 1:
                 _refuse(node, f"the key '{value}' stands twice")
-        return super().construct_mapping(node, deep)
+        return node
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         return _as_written(node, super().construct_yaml_int(node))
@@ -273,8 +274,11 @@ def study_error(sentences: Sequence[str]) -> StudyError:
 
 def track_error(uri: str | None) -> str | None:
     """Returns what is wrong with ``track.uri``, never with a password in it."""
-    if urlsplit(uri or "").password is None:
-        return None
+    try:
+        if urlsplit(uri or "").password is None:
+            return None
+    except ValueError:  # whose text may have the password
+        return "track.uri: is no address; expected one like sqlite:////folder/mlflow.db or https://host:5000"
     return (
         "track.uri: holds a password, which would be written into plan.json and report; put it into the variable "
         "MLFLOW_TRACKING_PASSWORD and the user into MLFLOW_TRACKING_USERNAME; of a database, into PGPASSWORD"

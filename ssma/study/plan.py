@@ -217,9 +217,10 @@ class _Planner:
                 space[key] = values.model_dump() | typed | {"kind": self._kind(key, values)}
             else:
                 space[key] = self._values(path, key, values)
-                if alike := [value for value in space[key] if space[key].count(value) > 1]:
-                    pair = " and ".join(map(canonical_json, alike[:2]))
-                    self.errors.append(f"{path}: {pair} are one value to Optuna; leave one out")
+                for value, other in itertools.combinations(space[key], 2):
+                    if value == other:
+                        pair = f"{canonical_json(value)} and {canonical_json(other)}"
+                        self.errors.append(f"{path}: {pair} are one value to Optuna; leave one out")
         return space
 
     def _kind(self, key: str, values: Range) -> str:

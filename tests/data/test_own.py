@@ -345,6 +345,20 @@ def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_p
         load_pyg(spec, work, None)
 
 
+def test_a_root_may_hold_links_to_folders_and_the_results_themselves(tmp_path):
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared/count.txt").write_text("2")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "raw").symlink_to(tmp_path / "shared")
+    (root / "back").symlink_to(root)
+    spec = pyg_spec(f"{Counted.__module__}.Counted", root=str(root))
+    for _ in range(2):
+        assert load_pyg(spec, root / "results", None).graphs.y.tolist() == [0, 1]
+    links = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_symlink()}
+    assert links == {"raw", "back", "results/pyg/raw/count.txt"}
+
+
 @pytest.mark.parametrize(
     ("dotted", "arguments", "message"),
     [

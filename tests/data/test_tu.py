@@ -120,6 +120,19 @@ def test_changed_raw_files_are_read_again(tmp_path):
     assert read(tmp_path, second).graphs.y.tolist() == [0, 0, 1]
 
 
+def test_whole_numbers_may_be_written_as_numpy_writes_them(tmp_path):
+    plain = read(tmp_path / "a", write_set(tmp_path / "a/mirror")).graphs
+    real = {
+        part: "".join(
+            ", ".join(f"{float(number):.18e}" for number in line.split(",")) + "\n" for line in text.splitlines()
+        )
+        for part, text in FILES.items()
+        if part != "node_attributes"
+    }
+    assert real["A"].startswith("1.000000000000000000e+00, 2.0")
+    assert read(tmp_path / "b", write_set(tmp_path / "b/mirror", **real)).graphs.content_hash() == plain.content_hash()
+
+
 def test_many_degrees_share_the_last_column(tmp_path):
     leaves = range(2, 72)
     star = "".join(f"1, {leaf}\n{leaf}, 1\n" for leaf in leaves)
@@ -150,7 +163,9 @@ def test_graph_attributes_are_real_targets(tmp_path):
         (("node_attributes",), {}, {"node_attributes": True}, "node_attributes is true, but the set has none"),
         ((), {}, {"features": "colour"}, "features is 'colour', allowed are labels, degree, constant, zeros, random"),
         ((), {"graph_labels": "5\n1\n"}, {}, "TINY_graph_labels.txt: got 2 lines but expected 3, .* of the graphs"),
-        ((), {"graph_labels": "0.5\n1.5\n0.5\n"}, {}, "TINY_graph_labels.txt: cannot be read .* '0.5' .* row 0"),
+        ((), {"graph_labels": "0.5\n1.5\n0.5\n"}, {}, r"TINY_graph_labels.txt: line 1 is \[0.5\], not whole"),
+        ((), {"graph_labels": "5\nnan\n1\n"}, {}, r"TINY_graph_labels.txt: line 2 is \[nan\], not whole"),
+        ((), {"graph_labels": "5\n1\n1e300\n"}, {}, r"TINY_graph_labels.txt: line 3 is \[1e\+300\], not whole"),
         (
             (),
             {"graph_labels": "1, 0\n0, 1\n1, 1\n"},

@@ -47,6 +47,8 @@ def test_a_table_may_be_merged_and_overridden(tmp_path):
     assert read(tmp_path, text) == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}}
     with pytest.raises(StudyError, match="the key 'y' stands twice"):
         read(tmp_path, f"{text}  y: 4\n")
+    text = "a: &base {lr: 1}\nb: {c: {d: &own {<<: *base, lr: 2}}}\ne: {<<: *own}\n"
+    assert read(tmp_path, text) == {"a": {"lr": 1}, "b": {"c": {"d": {"lr": 2}}}, "e": {"lr": 2}}
 
 
 def test_a_number_with_an_exponent_is_a_number_for_ones_own_class_too(tmp_path, monkeypatch):
