@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ssma.statistics.describe import digits_of, finite
+from ssma.statistics.describe import finite, rounded
 from ssma.statistics.outcome import ALPHA, NotTestable
 from ssma.statistics.pairs import CorrectedT, corrected_t, paired_differences
 
@@ -80,8 +80,7 @@ def trend(scores: "ArrayLike") -> Trend | NotTestable:
     """
     from scipy.stats import page_trend_test
 
-    table = finite(scores, "scores", 2)
-    table = table.round(digits_of(table))
+    table = rounded(finite(scores, "scores", 2))
     units, settings = table.shape
     if settings < 3:
         return NotTestable(f"{settings} of the 3 settings that a trend needs")
@@ -120,8 +119,7 @@ def smallest_as_good(
         raise ValueError(f"axis: got {places.tolist()}, but the smallest setting needs rising values")
     if len(table) < 2:
         return NotTestable("a single unit has no standard error")
-    means = table.mean(axis=0) if higher_is_better else -table.mean(axis=0)
-    means = means.round(digits_of(means))
+    means = rounded(table.mean(axis=0) if higher_is_better else -table.mean(axis=0))
     best = int(means.argmax())
     error = float(table[:, best].std(ddof=1)) / len(table) ** 0.5
     smallest = int((means >= means[best] - error).argmax())
