@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ssma.statistics.describe import finite, rounded
 from ssma.statistics.outcome import ALPHA, NotTestable
-from ssma.statistics.pairs import CorrectedT, corrected_t, paired_differences
+from ssma.statistics.pairs import CorrectedT, corrected_t, mean_difference, paired_differences
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -124,7 +124,7 @@ def smallest_as_good(
     error = float(table[:, best].std(ddof=1)) / len(table) ** 0.5
     smallest = int((means >= means[best] - error).argmax())
     differences = paired_differences(table[:, smallest], table[:, best])
-    return Smallest(best, smallest, error, float(differences.mean()), corrected_t(differences, test_train_ratio))
+    return Smallest(best, smallest, error, mean_difference(differences), corrected_t(differences, test_train_ratio))
 
 
 def _ordered(axis: "ArrayLike", scores: "ArrayLike") -> "tuple[NDArray, NDArray]":
