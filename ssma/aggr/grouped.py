@@ -34,8 +34,9 @@ class GroupedAggregation(Aggregation):
         for name, value in (("in_channels", in_channels), ("heads", heads)):
             if value is not None and not is_width(value):
                 raise ValueError(f"{type(self).__name__} got {name}={value!r} but expected a whole number, at least 1")
-        self.in_channels = in_channels
-        self.heads = heads
+        # LSTM and torch.compile refuse numbers of NumPy
+        self.in_channels = None if in_channels is None else int(in_channels)
+        self.heads = int(heads)
 
     def forward(
         self,

@@ -21,7 +21,7 @@ class RecurrentAggregation(GroupedAggregation):
 
     def __init__(self, in_channels: int, heads: int = 1) -> None:
         super().__init__(in_channels, heads)
-        self.rnn = self.network(in_channels, in_channels)
+        self.rnn = self.network(self.in_channels, self.in_channels)
 
     def reset_parameters(self) -> None:
         """Draws new weights."""

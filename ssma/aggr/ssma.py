@@ -123,6 +123,7 @@ class SSMAAggregation(Aggregation):
         for name, value in (("in_channels", in_channels), ("kappa", kappa), ("heads", heads)):
             if not is_width(value):
                 raise ValueError(f"SSMAAggregation got {name}={value!r} but expected a whole number, at least 1")
+        in_channels, kappa, heads = int(in_channels), int(kappa), int(heads)  # torch.compile stops at those of NumPy
         choices = (selection, compression_of, mixing, normalisation, slots_from)
         for (name, allowed), choice in zip(CHOICES.items(), choices, strict=True):
             if choice not in allowed:
@@ -167,7 +168,7 @@ class SSMAAggregation(Aggregation):
         self.bias = Parameter(torch.empty(in_channels))
         self.affine_weight = Parameter(torch.empty(in_channels, self.m1, self.m2)) if learn_affine else None
         self.affine_bias = Parameter(torch.empty(self.m1, self.m2)) if learn_affine else None
-        self.attention_channels = tuple(pair)
+        self.attention_channels = tuple(map(int, pair))
         attends = selection == "attention"
         self.source_score, self.target_score = (
             Linear(width, heads * kappa) if attends else None for width in self.attention_channels

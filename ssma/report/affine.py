@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from ssma import paper
+from ssma.report.figures import OF_STUDIES, set_theme
 from ssma.report.labels import point_text
 from ssma.report.table import Cell, Table
 
@@ -62,11 +63,9 @@ def affine_figure(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame"
     pictures = _pictures(plan, ablation, frame)
     if not pictures:
         return None
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    set_theme("whitegrid", OF_STUDIES)
     size = (7.5, 0.5 + 1.5 * len(pictures))
     figure, grid = pyplot.subplots(len(pictures), 3, figsize=size, squeeze=False, layout="constrained")
     for axes, (title, maps) in zip(grid, pictures.items(), strict=True):
@@ -74,7 +73,7 @@ def affine_figure(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame"
         for ax, name in zip(axes, MAPS, strict=True):
             image = ax.imshow(maps[name], vmin=0, vmax=top, cmap="cividis", aspect="auto", interpolation="nearest")
             shown = f"{title} · {name}" if name == MAPS[0] else name
-            ax.set_title(shown, loc="left", fontsize=8, parse_math=False)
+            ax.set_title(shown, loc="left", fontsize=8)
             ax.set_yticks(range(len(maps[name])))
             ax.grid(visible=False)
         axes[0].set_ylabel("row (power of t)", fontsize=8)

@@ -9,7 +9,7 @@ from ssma.report.labels import Metric, metrics_of, p_text, point_text, setting, 
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
 from ssma.statistics.axis import Slope, Smallest, Trend, slope, smallest_as_good, trend
-from ssma.statistics.describe import digits_of
+from ssma.statistics.describe import rounded
 from ssma.statistics.outcome import Interval, NotTestable
 from ssma.study.ids import canonical_json
 
@@ -112,7 +112,7 @@ def _interval(line: Slope, length: float, metric: Metric) -> str:
 
 
 def _steps(means: "NDArray") -> str:
-    means = means.round(digits_of(means))
+    means = rounded(means)
     steps = means[1:] - means[:-1]
     if (steps > 0).all():
         return "rise"

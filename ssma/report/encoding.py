@@ -82,7 +82,7 @@ def encode(plan: dict[str, Any], ablation: str) -> Encoding:
 def _scale(values: list[Any]) -> tuple[str, dict[str, float]]:
     """Returns the scale of an axis in words, and the places of its values.
 
-    Where 0 keeps numbers of several magnitudes, as 0, 0.0001, 0.01, from a logarithmic scale, they stand side by side.
+    Numbers that would hide each other, as 0, 0.0001, 0.01, where 0 allows no logarithmic scale, stand side by side.
     """
     if not is_numeric(values):
         return "", {canonical_json(value): float(place) for place, value in enumerate(values)}

@@ -1,6 +1,5 @@
 """What a claim rests on: arms compared split by split, and the rules by which comparisons become a verdict."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +12,7 @@ from ssma.report.paper_cells import OPERATOR, PAPERS_SSMA, alike, paper_dataset,
 from ssma.report.paper_tables import Beside
 from ssma.report.units import Units
 from ssma.statistics.outcome import ALPHA, NotTestable
-from ssma.statistics.pairs import CorrectedT, corrected_t, holm, paired_differences
+from ssma.statistics.pairs import CorrectedT, corrected_t, holm, mean_difference, paired_differences
 from ssma.study.ids import canonical_json
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        return math.fsum(self.gains) / len(self.gains)
+        return mean_difference(self.gains)
 
     @property
     def low(self) -> float:

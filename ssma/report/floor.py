@@ -19,6 +19,7 @@ from ssma.report.paired import (
 )
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import ALPHA
+from ssma.study.ids import canonical
 
 if TYPE_CHECKING:
     import pandas
@@ -72,7 +73,7 @@ def floors(
         mine = rows[rows["arm"] == name]
         if dataset not in sanity or not (mine["status"] == "ok").any():
             continue
-        predictor = _best(sanity[dataset], set(mine["split"]))
+        predictor = best_predictor(sanity[dataset], set(mine["split"]))
         beside = _rows(mine, sanity[dataset]["predictors"][predictor], predictor)
         found = compare_arms(_joined(rows, beside), name, predictor, options, metrics[dataset], ratios.get(dataset))
         made.append(Floor(name, dataset, arms[name]["label"], predictor, found))
@@ -80,14 +81,14 @@ def floors(
     return {one.arm: replace(one, difference=found) for one, found in zip(made, family, strict=True)}
 
 
-def _best(record: dict[str, Any], splits: set[int]) -> str:
-    """Returns the predictor with the best mean test metric over the splits, the first of equal ones."""
+def best_predictor(record: dict[str, Any], splits: set[int]) -> str:
+    """Returns the predictor with the best mean test metric over the splits, of equal ones (to 12 digits) the first."""
     sign = 1 if record["direction"] == "maximize" else -1
 
     def mean(name: str) -> float:
         rows = [row for row in record["predictors"][name] if row["split"] in splits]
         known = [row["test"] for row in rows if row["test"] is not None]
-        return sign * sum(known) / len(known) if known else float("-inf")
+        return sign * canonical(sum(known) / len(known)) if known else float("-inf")
 
     return max(record["predictors"], key=mean)
 

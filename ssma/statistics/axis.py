@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ssma.statistics.describe import digits_of, finite
+from ssma.statistics.describe import finite, rounded
 from ssma.statistics.outcome import ALPHA, NotTestable
-from ssma.statistics.pairs import CorrectedT, corrected_t, paired_differences
+from ssma.statistics.pairs import CorrectedT, corrected_t, mean_difference, paired_differences
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -80,8 +80,7 @@ def trend(scores: "ArrayLike") -> Trend | NotTestable:
     """
     from scipy.stats import page_trend_test
 
-    table = finite(scores, "scores", 2)
-    table = table.round(digits_of(table))
+    table = rounded(finite(scores, "scores", 2))
     units, settings = table.shape
     if settings < 3:
         return NotTestable(f"{settings} of the 3 settings that a trend needs")
@@ -120,13 +119,12 @@ def smallest_as_good(
         raise ValueError(f"axis: got {places.tolist()}, but the smallest setting needs rising values")
     if len(table) < 2:
         return NotTestable("a single unit has no standard error")
-    means = table.mean(axis=0) if higher_is_better else -table.mean(axis=0)
-    means = means.round(digits_of(means))
+    means = rounded(table.mean(axis=0) if higher_is_better else -table.mean(axis=0))
     best = int(means.argmax())
     error = float(table[:, best].std(ddof=1)) / len(table) ** 0.5
     smallest = int((means >= means[best] - error).argmax())
     differences = paired_differences(table[:, smallest], table[:, best])
-    return Smallest(best, smallest, error, float(differences.mean()), corrected_t(differences, test_train_ratio))
+    return Smallest(best, smallest, error, mean_difference(differences), corrected_t(differences, test_train_ratio))
 
 
 def _ordered(axis: "ArrayLike", scores: "ArrayLike") -> "tuple[NDArray, NDArray]":

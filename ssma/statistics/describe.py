@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 RESAMPLES = 9_999
 SEED = 0
 SMALLEST = 3
-DIGITS = 12
 """Values that an interval needs: of two, half of all resamples are one value repeated."""
+DIGITS = 12
+"""To these, values that are equal but for rounding are equal."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,14 @@ def finite(values: "ArrayLike", name: str, dimensions: int) -> "NDArray":
     return array
 
 
+def rounded(values: "NDArray") -> "NDArray":
+    """Returns values ``[..., n]`` to 12 digits of the largest in their row, so that ties are ties."""
+    import numpy
+
+    return numpy.apply_along_axis(lambda row: row.round(digits_of(row)), -1, values)
+
+
 def digits_of(values: "NDArray") -> int:
-    """Returns the decimals that leave 12 digits of the largest value: to these, values that are equal but for rounding
-    are equal."""
+    """Returns the decimals that leave 12 digits of the largest value."""
     largest = float(abs(values).max())
     return DIGITS - math.ceil(math.log10(largest)) if largest else 0

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ssma.statistics.describe import DIGITS, Description, describe, digits_of, finite
@@ -57,7 +57,10 @@ class Posterior:
 
 @dataclass(frozen=True)
 class PairComparison:
-    """Everything that is said of ours minus reference; ``effect`` is Hedges' g of the paired differences."""
+    """Everything that is said of ours minus reference; ``effect`` is Hedges' g of the paired differences.
+
+    The mean ``difference`` is rounded to 12 digits of the largest one, so that one of 0 is 0.
+    """
 
     difference: Description
     corrected_t: CorrectedT | NotTestable
@@ -83,8 +86,9 @@ def compare_pairs(
             ``rope`` is negative or not finite.
     """
     differences = paired_differences(ours, reference)
+    described = describe(differences)
     return PairComparison(
-        describe(differences),
+        replace(described, mean=mean_difference(differences)),
         corrected_t(differences, test_train_ratio),
         wilcoxon(differences),
         posterior(differences, test_train_ratio, rope),
@@ -104,6 +108,13 @@ def paired_differences(ours: "ArrayLike", reference: "ArrayLike") -> "NDArray":
     if one.shape != other.shape:
         raise ValueError(f"pairs: got {len(one)} values and {len(other)} of the reference; each needs its partner")
     return numpy.round(one - other, digits_of(numpy.concatenate([one, other])))
+
+
+def mean_difference(differences: "ArrayLike") -> float:
+    """Returns the mean of differences ``[n]``, rounded to 12 digits of the largest one, so that ties are ties: the same
+    values in another order have a mean difference of 0."""
+    sample = finite(differences, "differences", 1)
+    return round(math.fsum(sample) / len(sample), digits_of(sample)) + 0.0  # and not -0.0
 
 
 def corrected_t(differences: "ArrayLike", test_train_ratio: float | None) -> CorrectedT | NotTestable:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ssma.statistics.describe import digits_of, finite
+from ssma.statistics.describe import finite, rounded
 from ssma.statistics.outcome import ALPHA, NotTestable
 
 if TYPE_CHECKING:
@@ -68,9 +68,8 @@ def average_ranks(scores: "ArrayLike") -> "NDArray":
 
 
 def _rounded(scores: "ArrayLike") -> "NDArray":
-    """Returns the scores to 12 digits of the largest, so that ties are ties."""
-    table = finite(scores, "scores", 2)
-    return table.round(digits_of(table))
+    """Returns the scores to 12 digits of the largest in their place, so that ties are ties."""
+    return rounded(finite(scores, "scores", 2))
 
 
 def friedman(scores: "ArrayLike") -> Friedman | NotTestable:

@@ -125,6 +125,20 @@ def test_numbers_of_numpy_are_numbers():
     assert [p.shape for p in aggr.parameters()] == [p.shape for p in plain.parameters()]
 
 
+@pytest.mark.parametrize("name", ["lstm", "gru", "deepsets", "ssma"])
+def test_sizes_of_numpy_become_those_of_python(name):
+    """LSTM and GRU of torch refuse others, and torch.compile stops at them."""
+    x, index = torch.randn(6, 8), torch.tensor([0, 0, 1, 1, 2, 2])
+    aggr = make_aggregation(name, np.int64(4), np.int64(2)).eval()
+    assert [type(size) for size in (aggr.in_channels, aggr.heads)] == [int, int]
+    torch.manual_seed(0)
+    aggr.reset_parameters()
+    plain = make_aggregation(name, 4, 2).eval()
+    torch.manual_seed(0)
+    plain.reset_parameters()
+    assert torch.equal(aggr(x, index, dim_size=3), plain(x, index, dim_size=3))
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [

@@ -2,11 +2,13 @@
 
 import json
 
+import matplotlib
 import pandas as pd
 import pytest
 
 from ssma.report.affine import AXIS, affine_data, affine_figure, affine_table
 from ssma.report.build import build
+from ssma.report.figures import save
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 
 GIVEN = {"mean": 0.25, "std": 0.4, "largest": 1.0, "picture": [[0.5, 0.0], [0.5, 0.0]]}
@@ -88,6 +90,15 @@ def test_the_figure_shows_the_first_fits_layers_on_average(learned):
         [[0.5, 0], [0.5, 0]], [[0.5, 0.2], [0.5, 0]], [[0.2, 0], [0, 0]]
     ]  # fmt: skip
     assert {image.get_clim() for image in images} == {(0, 0.5)}
+
+
+def test_the_figure_depends_on_nothing_that_was_set_or_drawn_before(learned, tmp_path):
+    plan, frame, found = read_plan(learned), collect(learned), []
+    for own in ({}, {"text.usetex": True, "font.size": 20, "xtick.labelsize": 20}):
+        with matplotlib.rc_context(own):
+            figure = affine_figure(plan, "affine", frame)
+            found.append([path.read_bytes() for path in save(figure, tmp_path / str(len(own)), "map")])
+    assert found[0] == found[1]
 
 
 def test_maps_too_large_for_a_record_have_numbers_and_no_figure(learned, fabric):

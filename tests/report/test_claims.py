@@ -25,6 +25,11 @@ def records_of(results, ratios=None):
     return Records(plan, frame, ratios or {}, units, beside(plan, units, ratios or {}))
 
 
+def test_the_same_values_in_another_order_are_no_gain():
+    gains = (0.05, 0.25, -0.3)  # their sum in floating point is above 0
+    assert Comparison("a", "b", Metric("accuracy", "maximize"), gains, 0.0, corrected_t(gains, 0.0), 0.01).gain == 0
+
+
 @pytest.fixture
 def records(study):
     return records_of(study, {"MUTAG": 0.5})

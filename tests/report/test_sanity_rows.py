@@ -5,7 +5,7 @@ import pytest
 from ssma.errors import StudyError
 from ssma.report.build import build
 from ssma.report.checks import unequal_effort, unknown_constants
-from ssma.report.floor import below_text, floor_table, floors
+from ssma.report.floor import below_text, best_predictor, floor_table, floors
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 from ssma.report.paper_tables import beside, results_table
 from ssma.report.sanity import constant_notes, constants, copies_marked, read_copies, read_sanity
@@ -168,6 +168,14 @@ def test_what_is_worse_or_cannot_be_tested_is_not_shown_to_be_better(learned, fa
     fabric.evaluated("MUTAG-gcn-ssma", {(0, 0): 0.30, (1, 0): 0.301, (2, 0): 0.305})
     _, found = against(learned)
     assert found["MUTAG-gcn-ssma"].difference.adjusted < 0.001 and not found["MUTAG-gcn-ssma"].above
+
+
+def test_of_predictors_that_are_equal_but_for_rounding_the_first_is_taken():
+    tests = {"b": (0.56, 0.61, 0.86), "a": (0.61, 0.86, 0.56)}
+    rows = {name: [{"split": split, "test": test} for split, test in enumerate(mine)] for name, mine in tests.items()}
+    for predictors in (rows, dict(reversed(rows.items()))):
+        record = {"direction": "maximize", "predictors": predictors}
+        assert best_predictor(record, {0, 1, 2}) == next(iter(predictors))
 
 
 def test_data_with_copies_in_the_training_part_are_marked(learned, tmp_path):

@@ -7,7 +7,16 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from ssma.statistics.outcome import NotTestable
-from ssma.statistics.pairs import compare_pairs, corrected_t, hedges_g, holm, paired_differences, posterior, wilcoxon
+from ssma.statistics.pairs import (
+    compare_pairs,
+    corrected_t,
+    hedges_g,
+    holm,
+    mean_difference,
+    paired_differences,
+    posterior,
+    wilcoxon,
+)
 
 # Darwin's maize, in eighths of an inch (Fisher, The Design of Experiments, 1935)
 DARWIN = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
@@ -19,6 +28,16 @@ def test_rounding_makes_no_differences():
     assert paired_differences([0.0], [0.0]).tolist() == [0.0]
     with pytest.raises(ValueError, match="2 values and 3 of the reference"):
         paired_differences([1, 2], [1, 2, 3])
+
+
+def test_the_same_values_in_another_order_have_a_mean_difference_of_0():
+    ours, reference = [0.61, 0.86, 0.56], [0.56, 0.61, 0.86]
+    assert math.fsum(paired_differences(ours, reference)) != 0
+    for one, other in ((ours, reference), (reference, ours)):
+        mean = compare_pairs(one, other, 0.5, 0.01).difference.mean
+        assert (mean, math.copysign(1, mean)) == (0, 1)
+    assert mean_difference([0.25, -0.05, 0.1]) == 0.1
+    assert mean_difference([-0.05]) == -0.05
 
 
 def test_corrected_t_by_hand():

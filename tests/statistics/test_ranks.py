@@ -38,6 +38,8 @@ def test_pairs_differ_where_ranks_are_further_apart_than_the_critical_difference
 def test_higher_scores_have_lower_ranks_and_ties_share():
     assert average_ranks([[0.9, 0.5, 0.9], [0.1, 0.2, 0.3]]).tolist() == [2.25, 2.5, 1.25]
     assert average_ranks([[0.1 + 0.2, 0.3, 0.2]]).tolist() == [1.5, 1.5, 3]  # equal but for rounding
+    # places may have metrics of very different sizes, as a squared error and an accuracy
+    assert average_ranks([[1e13, 2e13, 3e13], [0.1, 0.3, 0.2]]).tolist() == [3, 1.5, 1.5]
 
 
 def test_friedman_by_hand():
