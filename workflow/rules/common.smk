@@ -1,4 +1,3 @@
-import re
 import sys
 from pathlib import Path
 
@@ -27,12 +26,26 @@ try:
 except StudyError as error:
     raise WorkflowError(str(error))
 
+
+class Planned(dict):
+    """A table by id. To match wildcards with all ids would take a time that grows as the square of their number."""
+
+    def __missing__(self, key):
+        raise WorkflowError(f"{key}: not in the plan; its ids are in {PLAN_FILE}")
+
+
 RESULTS, REPORT = f"results/{PLAN['study']}", f"reports/{PLAN['study']}"
-DATASETS = {dataset["id"]: label for label, dataset in PLAN["datasets"].items()}
+DATASETS = Planned(
+    (dataset["id"], label) for label, dataset in PLAN["datasets"].items()
+)
 PLAN_FILE, FRAME = f"{RESULTS}/plan.json", f"{RESULTS}/records.parquet"
-ARMS = {arm["id"]: PLAN["datasets"][arm["dataset"]]["id"] for arm in PLAN["arms"]}
+ARMS = Planned(
+    (arm["id"], PLAN["datasets"][arm["dataset"]]["id"]) for arm in PLAN["arms"]
+)
 SEARCHED = {arm["id"] for arm in PLAN["arms"] if arm["space"]}
-THEORY = {experiment["id"]: name for name, experiment in PLAN["theory"].items()}
+THEORY = Planned(
+    (experiment["id"], name) for name, experiment in PLAN["theory"].items()
+)
 GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
 
 shell.prefix(prepare_jobs(Path(workflow.basedir)))
@@ -45,6 +58,6 @@ if workflow.is_main_process:
 
 
 wildcard_constraints:
-    arm="|".join(map(re.escape, ARMS)),
-    dataset="|".join(map(re.escape, DATASETS)),
-    experiment="|".join(map(re.escape, THEORY)) or "(?!)",
+    arm="[A-Za-z0-9.-]+",
+    dataset="[A-Za-z0-9.-]+",
+    experiment="[a-z_]+-[0-9a-f]+",
