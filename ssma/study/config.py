@@ -281,7 +281,8 @@ def track_error(uri: str | None) -> str | None:
         return "track.uri: is no address; expected one like sqlite:////folder/mlflow.db or https://host:5000"
     return (
         "track.uri: holds a password, which would be written into plan.json and report; put it into the variable "
-        "MLFLOW_TRACKING_PASSWORD and the user into MLFLOW_TRACKING_USERNAME; of a database, into PGPASSWORD"
+        "MLFLOW_TRACKING_PASSWORD and the user into MLFLOW_TRACKING_USERNAME; of PostgreSQL, into PGPASSWORD; of "
+        "MySQL, into a file, named by mysql+pymysql://...?read_default_file="
     )
 
 
