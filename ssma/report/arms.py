@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 ARM_COLUMNS = [
     "arm", "data set", "layer", "aggregator", "fixed settings", "trials planned", "complete", "pruned", "failed",
     "fits trained", "fits ok/planned", "epochs (median)", "hidden width", "parameters", "budget", "CPU seconds",
-    "GPU seconds",
-    "chosen hyperparameters", "test", "chosen: validation on tuned splits", "chosen: test on tuned splits",
-    "test-selected (biased): test on tuned splits",
+    "GPU seconds", "chosen hyperparameters", "validation", "test", "chosen: validation on tuned splits",
+    "chosen: test on tuned splits", "test-selected (biased): test on tuned splits",
 ]  # fmt: skip
 
 
@@ -26,20 +25,23 @@ def arms(plan: dict[str, Any], frame: "pandas.DataFrame") -> Table:
     """Returns a row per arm: how it was treated, what it cost, what it reached."""
     summary, metrics, constant = summarise(frame), metrics_of(frame), constants(frame)
     biased = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
+    validation = summarise(frame.assign(test=frame["validation"]))
     groups = dict(iter(frame.groupby("arm", sort=False)))
     rows = []
     for arm in plan["arms"]:
+        judged = cell_of(arm["id"], validation, metrics, set(), set())
         result = marked(cell_of(arm["id"], summary, metrics, set(), biased), constant)
         head = [arm[key] for key in ("id", "dataset", "layer", "aggregator")]
         facts = [*head, point_text(arm["fixed"]), str(arm["trials"])]
         facts += _facts(groups[arm["id"]])
         tuned = _on_tuned_splits(groups[arm["id"]], arm["id"], metrics.get(arm["dataset"]))
-        rows.append([Cell(fact, arm=arm["id"]) for fact in facts] + [result, *map(Cell, tuned)])
+        rows.append([Cell(fact, arm=arm["id"]) for fact in facts] + [judged, result, *map(Cell, tuned)])
     caption = (
-        "All arms. Test: on the evaluation splits, as in the comparisons. Fits trained and their seconds are those of "
-        "tuning and evaluation together, fits shared with other arms too; seconds are those on the clock, CPU seconds "
-        "of fits that ran without a GPU. The last three columns are of tuning fits, mean ± sample standard deviation "
-        "over the tuned splits (their number), with other seeds than test: what the chosen configuration reached "
+        "All arms. Validation and test: on the evaluation splits, test as in the comparisons, validation in the same "
+        "fits (which chose their epoch by it). Fits trained and their seconds are those of tuning and evaluation "
+        "together, fits shared with other arms too; seconds are those on the clock, CPU seconds of fits that ran "
+        "without a GPU. The last three columns are of tuning fits, mean ± sample standard deviation over the tuned "
+        "splits (their number), with other seeds than test: what the chosen configuration reached "
         f"there, and what the complete trial with the best mean test metric would have claimed, {BIASED}. Compare that "
         "claim with the column before it, which has the same splits, and not with test; it is no result."
     )

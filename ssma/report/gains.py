@@ -44,9 +44,10 @@ def pair_of(
 ) -> Pair | None:
     """Returns two arms' values on the units that both have, None unless they have the same units.
 
-    ``ratio`` is n_test / n_train of the splits, None if unknown.
+    Also None beside a mean of 0, which has no relative gain. ``ratio`` is n_test / n_train of the splits, None if
+    unknown.
     """
-    if set(base.index) != set(ours.index):
+    if set(base.index) != set(ours.index) or base.mean() == 0:
         return None
     same = ours.loc[base.index]
     ratio = 0.0 if "repeat" in base.index.names else ratio

@@ -66,7 +66,8 @@ class Beside:
     def pair(self, base: paper.Result, ours: paper.Result) -> Pair | None:
         """Returns the two arms beside two entries; None where they cannot be compared.
 
-        That is if one is not there or lacks fits, their splits differ, or they were not treated alike.
+        That is if one is not there or lacks fits, their splits differ, they were not treated alike, or the mean of the
+        baseline is 0.
         """
         if base not in self.cells or ours not in self.cells:
             return None

@@ -128,6 +128,16 @@ def test_gains_are_relative_and_count_the_right_way():
     assert pair_of("D", "gcn", "maximize", one, pandas.Series([4.0, 3.0], index=["b", "c"]), 0.5) is None
 
 
+def test_a_baseline_that_is_never_right_has_no_relative_gain_and_stops_no_report(study):
+    frame = collect(study)
+    never_right = frame["arm"].isin(frame.loc[frame["aggregator"] == "sum", "arm"]) & (frame["dataset"] == "MUTAG")
+    frame.loc[never_right & frame["test"].notna(), "test"] = 0.0
+    table = beside(read_plan(study), units_of(frame), {"MUTAG": 0.5})["results_tu_zinc"]
+    (mutag,) = [row for row in improvement_table(table).rows if row[0].text == "MUTAG"]
+    assert [cell.text for cell in mutag[4:]] == ["–", "–", "0 of 7 layers"]
+    assert row(results_table(table), "MUTAG", "gcn")[3].text.startswith("0.00 ± 0.00 (6)")
+
+
 BASE, OURS = numpy.array([0.5, 0.6, 0.7, 0.6]), numpy.array([0.55, 0.69, 0.77, 0.63])
 UNITS = tuple(range(4))
 

@@ -52,6 +52,7 @@ def test_an_axis_of_settings_makes_rows(plan, frame):
 
 def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):
     frame.loc[(frame["stage"] == "tune") & (frame["trial"] == 0), "validation"] = 0.5
+    frame.loc[frame["stage"] == "evaluate", "validation"] += 0.04
     table = arms(plan, frame)
     row = dict(zip(table.columns, texts(table)[1], strict=True))
     assert row["arm"] == "MUTAG-gcn-ssma" and row["fixed settings"] == "kappa=3"
@@ -66,7 +67,8 @@ def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):
     # 5 tuning and 6 evaluation fits of 2 s
     assert (row["fits trained"], row["CPU seconds"], row["GPU seconds"]) == ("11", "22.0", "0.0")
     assert row["chosen hyperparameters"] == "training.lr=0.01"
-    assert (row["test"], row["chosen: validation on tuned splits"]) == ("85.0 ± 5.0 (5/6)", "50.0 ± 0.0 (2)")
+    assert (row["validation"], row["test"]) == ("89.0 ± 5.0 (5/6)", "85.0 ± 5.0 (5/6)")
+    assert row["chosen: validation on tuned splits"] == "50.0 ± 0.0 (2)"
     # on the two splits that both were tuned on
     assert row["chosen: test on tuned splits"] == "82.0 ± 2.8 (2)"
     assert row["test-selected (biased): test on tuned splits"] == "92.0 ± 2.8 (2)"
