@@ -374,6 +374,9 @@ def test_a_class_that_cannot_be_had(tmp_path, dotted, arguments, message):
         load_pyg(pyg_spec(dotted, **arguments), tmp_path, None)
 
 
+SHUFFLED = {"scheme": "shuffle", "folds": 3, "seed": 0}
+
+
 def entry(path, folds=3, **options):
     return {
         "id": "o-1",
@@ -413,6 +416,17 @@ def test_graphs_that_differ_in_edges_or_edge_features_are_no_copies(tmp_path):
     ]
     torch.save(made, tmp_path / "g.pt")
     assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 0
+
+
+def test_numbers_of_edges_are_no_features(tmp_path):
+    """Four nodes 0, 0, 0, 1 and the edge 1-0, and two nodes 0, 0 and the edges 0-1, 1-0: the same numbers in a row."""
+    four = Data(torch.tensor([[0], [0], [0], [1]]), torch.tensor([[1], [0]]), y=torch.tensor([0]))
+    two = Data(torch.tensor([[0], [0]]), torch.tensor([[1, 0], [0, 1]]), y=torch.tensor([1]))
+    five = Data(torch.zeros(5, 1, dtype=torch.int64), torch.empty(2, 0), y=torch.tensor([0]))
+    looped = Data(torch.zeros(1, 1, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64), y=torch.tensor([1]))
+    torch.save([four, two, five, looped], tmp_path / "g.pt")
+    copies = prepare(tmp_path / "o", entry(tmp_path / "g.pt") | {"splits": SHUFFLED}, None)["copies"]
+    assert copies == {"graphs": 0, "leaked": [0, 0, 0]}
 
 
 def test_a_class_that_is_never_trained_is_noted(tmp_path):
