@@ -429,6 +429,14 @@ def test_numbers_of_edges_are_no_features(tmp_path):
     assert copies == {"graphs": 0, "leaked": [0, 0, 0]}
 
 
+def test_a_target_that_is_known_once_has_no_spread(tmp_path):
+    y = [torch.tensor([float(number), 4.0 if number == 5 else NAN]) for number in range(6)]
+    torch.save([graph(number, own) for number, own in enumerate(y)], tmp_path / "g.pt")
+    labels = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["labels"]
+    assert (labels["mean"], labels["std"][1], labels["missing"]) == ([2.5, 4.0], None, [0, 5])
+    assert labels["std"][0] == pytest.approx(3.5**0.5)
+
+
 def test_a_class_that_is_never_trained_is_noted(tmp_path):
     torch.save([graph(number, int(number == 0) * 7) for number in range(6)], tmp_path / "g.pt")
     card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
