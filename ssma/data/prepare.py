@@ -119,7 +119,7 @@ def count_graphs(graphs: Graphs) -> dict[str, Any]:
             "std": float(degrees.double().std(correction=0)),
             "median": int(degrees.median()),
             "max": int(degrees.max()),
-            "isolated_nodes": int((degrees == 0).sum()),
+            "isolated_nodes": int((degrees + graphs.out_degrees() == 0).sum()),
         },
     }
 

@@ -437,6 +437,13 @@ def test_a_target_that_is_known_once_has_no_spread(tmp_path):
     assert labels["std"][0] == pytest.approx(3.5**0.5)
 
 
+def test_a_node_with_outgoing_edges_is_not_isolated(tmp_path):
+    one_way = [graph(number, number % 2, edge_index=torch.tensor([[0], [1]])) for number in range(6)]
+    torch.save(one_way, tmp_path / "g.pt")
+    degree = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["in_degree"]
+    assert (degree["isolated_nodes"], degree["mean"]) == (6, 1 / 3)  # the third node of each
+
+
 def test_a_class_that_is_never_trained_is_noted(tmp_path):
     torch.save([graph(number, int(number == 0) * 7) for number in range(6)], tmp_path / "g.pt")
     card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
