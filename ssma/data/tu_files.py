@@ -17,7 +17,7 @@ from torch_geometric.utils import coalesce, remove_self_loops
 from ssma.data.graphs import pointer
 from ssma.errors import StudyError
 
-EXACT = 2**53  # up to here a float64 holds every whole number
+EXACT = 2**53  # below it every whole number is a float64 of its own
 ONE_HOT_NUMBERS = 2**31  # 8 GB of float32
 
 
@@ -85,10 +85,10 @@ class _Files:
     def whole(self, part: str, columns: int | None = None, rows: int | None = None, of: str = "") -> Tensor:
         """Returns whole numbers, int64 [rows, columns]; 1.0 is one too, as NumPy writes it."""
         table = self._table(part, "whole numbers", columns, rows, of)
-        wrong = ~((table == table.round()) & (table.abs() <= EXACT)).all(dim=1)
+        wrong = ~((table == table.round()) & (table.abs() < EXACT)).all(dim=1)
         if bool(wrong.any()):
             line = int(wrong.nonzero()[0])
-            raise StudyError(f"{self.path(part)}: line {line + 1} is {table[line].tolist()}, not whole numbers")
+            raise StudyError(f"{self.path(part)}: line {line + 1} is {table[line].tolist()}, not whole numbers below 2**53")
         return table.long()
 
     def real(self, part: str, rows: int, of: str) -> Tensor | None:

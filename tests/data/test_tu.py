@@ -166,6 +166,7 @@ def test_graph_attributes_are_real_targets(tmp_path):
         ((), {"graph_labels": "0.5\n1.5\n0.5\n"}, {}, r"TINY_graph_labels.txt: line 1 is \[0.5\], not whole"),
         ((), {"graph_labels": "5\nnan\n1\n"}, {}, r"TINY_graph_labels.txt: line 2 is \[nan\], not whole"),
         ((), {"graph_labels": "5\n1\n1e300\n"}, {}, r"TINY_graph_labels.txt: line 3 is \[1e\+300\], not whole"),
+        ((), {"graph_labels": f"5\n{2**53 + 1}\n{2**53}\n"}, {}, r"TINY_graph_labels.txt: line 2 is .*, not whole"),
         (
             (),
             {"graph_labels": "1, 0\n0, 1\n1, 1\n"},
