@@ -57,6 +57,13 @@ def test_labels_of_two_signs(tmp_path):
     assert (loaded.graphs.y.tolist(), loaded.label_mapping, loaded.num_outputs) == ([1, 0, 1], {"-1": 0, "1": 1}, 2)
 
 
+def test_the_label_of_a_graph_that_is_dropped_is_no_class(tmp_path):
+    files = {"graph_indicator": "1\n1\n1\n3\n3\n4\n", "graph_labels": "7\n3\n5\n7\n"}
+    loaded = read(tmp_path, write_set(tmp_path / "mirror", **files))
+    assert (loaded.graphs.y.tolist(), loaded.dropped_graphs) == ([1, 0, 1], 1)
+    assert (loaded.label_mapping, loaded.num_outputs) == ({"5": 0, "7": 1}, 2)
+
+
 @pytest.mark.parametrize(
     ("node_attributes", "leave_out", "width", "edge_width"),
     [
