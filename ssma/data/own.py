@@ -263,7 +263,7 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
     """Returns the task, the targets of the graphs, and the mapping of class labels."""
     y: list[Tensor] = []
     for number, data in zip(numbers, data_list, strict=True):
-        if data.y is None:
+        if data.y is None or not torch.as_tensor(data.y).numel():
             raise StudyError(f"graph {number}: it has no y; every graph needs its target")
         y.append(torch.as_tensor(data.y).reshape(-1))
         if y[-1].numel() != y[0].numel():
