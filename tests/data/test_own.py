@@ -182,7 +182,7 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0), graph(0, 1, edge_index=PATH[0])], {"features": "degree"}, r"graph 1: edge_index .*shape \[4\]"),
         ([graph(0, 0), graph(0, 1, edge_index=PATH - 1)], {"features": "degree"}, r"graph 1: .* spans -1\.\.1"),
         ([graph(0, 0), graph(0, 1, x=torch.empty(3, 0))], {}, "graph 1: it has no x; set features to degree"),
-        ([graph(0, 0, x=torch.full((3, 1), NAN).to(torch.float8_e5m2))], {}, "graph 0: x holds NaN"),
+        ([graph(0, 0, x=torch.full((3, 1), NAN).to(torch.float8_e4m3fn))], {}, "graph 0: x holds NaN"),
         ([graph(0, 0), graph(0, None)], {}, "graph 1: it has no y"),
         ([graph(0, torch.empty(1, 0))], {"task": "regression"}, "graph 0: it has no y"),
         ([graph(0, 0), graph(0, torch.tensor([0, 1]))], {}, "graph 1: y has 2 values, but 1 in the first"),
