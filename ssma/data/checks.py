@@ -108,7 +108,9 @@ def _contents(graphs: Graphs) -> list[bytes]:
     digests = []
     for number in range(graphs.num_graphs):
         own = slice(edges[number], edges[number + 1])
-        content = hashlib.sha256(x[nodes[number] : nodes[number + 1]].tobytes())
+        # the sizes first: bytes of features and of edges could stand for each other
+        content = hashlib.sha256(f"{nodes[number + 1] - nodes[number]} {own.stop - own.start} ".encode())
+        content.update(x[nodes[number] : nodes[number + 1]].tobytes())
         content.update(edge_index[:, own].tobytes())
         if edge_attr is not None:
             content.update(edge_attr[own].tobytes())

@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -80,7 +81,7 @@ class Graphs:
         _require(not empty, f"part numbers the parts from 0 and each has a node, but {empty} has none")
 
     def _sort_edges(self) -> None:
-        target = self._targets()
+        target = self._ends(1)
         if bool((target.diff() >= 0).all()):
             return
         order = target.argsort(stable=True)
@@ -88,9 +89,9 @@ class Graphs:
         if self.edge_attr is not None:
             object.__setattr__(self, "edge_attr", self.edge_attr[order])
 
-    def _targets(self) -> Tensor:
-        """Returns the target of every edge, numbered over all graphs, int64 [E]."""
-        return self.edge_index[1] + torch.repeat_interleave(self.node_ptr[:-1], self.edge_ptr.diff())
+    def _ends(self, side: int) -> Tensor:
+        """Returns the source (0) or target (1) of every edge, numbered over all graphs, int64 [E]."""
+        return self.edge_index[side] + torch.repeat_interleave(self.node_ptr[:-1], self.edge_ptr.diff())
 
     @property
     def num_graphs(self) -> int:
@@ -106,7 +107,11 @@ class Graphs:
 
     def in_degrees(self) -> Tensor:
         """Returns the number of incoming edges of every node, int64 [num_nodes]."""
-        return torch.bincount(self._targets(), minlength=self.num_nodes)
+        return torch.bincount(self._ends(1), minlength=self.num_nodes)
+
+    def out_degrees(self) -> Tensor:
+        """Returns the number of outgoing edges of every node, int64 [num_nodes]."""
+        return torch.bincount(self._ends(0), minlength=self.num_nodes)
 
     def save(self, path: Path) -> None:
         """Writes the tensors as a plain dict, whole or not at all."""
@@ -143,7 +148,8 @@ class Graphs:
     def from_data_list(cls, data_list: list[Data], level: str = "graph") -> tuple["Graphs", int]:
         """Collates PyG graphs; returns them and the number of graphs without nodes, which are dropped.
 
-        An edge list without edges may be ``[]`` or of any type: it becomes int64 [2, 0]. The tensors of the graphs may
+        An edge list without edges may be ``[]`` or of any type: it becomes int64 [2, 0]. An ``edge_attr`` without
+        columns is none. The tensors of the graphs may
         lie on any device and belong to a gradient's graph; what is made of them does not.
 
         Raises:
@@ -153,11 +159,11 @@ class Graphs:
         kept = [(number, data) for number, data in enumerate(data_list) if data.num_nodes]
         _require(bool(kept), "no graph has a node")
         sizes = [data.num_nodes for _, data in kept]
-        edges = [_edges(data.edge_index, number, data.num_nodes) for number, data in kept]
+        edges = [edges_of(data, number) for number, data in kept]
         counts = [edge_index.size(1) for edge_index in edges]
-        attributed = any(data.edge_attr is not None and count for (_, data), count in zip(kept, counts, strict=True))
+        attributes = [(number, _with_columns(data.edge_attr)) for number, data in kept]
+        attributed = any(value is not None and count for (_, value), count in zip(attributes, counts, strict=True))
         x = _stack("x", [(number, data.x) for number, data in kept], sizes, _matrix)
-        attributes = [(number, data.edge_attr) for number, data in kept]
         edge_attr = _stack("edge_attr", attributes, counts, _matrix) if attributed else None
         labels, target = (sizes, _classes) if level == "node" else ([1] * len(kept), _target)
         y = _stack("y", [(number, data.y) for number, data in kept], labels, target)
@@ -195,7 +201,13 @@ def _check_features(name: str, value: Tensor, rows: int, ptr: Tensor) -> None:
         )
 
 
-def _edges(value: Tensor | list | None, number: int, nodes: int) -> Tensor:
+def edges_of(data: Data, number: int) -> Tensor:
+    """Returns the edges of a graph, int64 [2, E] on the host.
+
+    Raises:
+        StudyError: If they are no edges between its nodes; the message names the graph by ``number``.
+    """
+    value, nodes = data.edge_index, data.num_nodes
     edges = torch.empty(2, 0) if value is None else torch.as_tensor(value).cpu()
     if edges.numel() == 0:
         return torch.empty(2, 0, dtype=torch.int64)
@@ -211,6 +223,11 @@ def _edges(value: Tensor | list | None, number: int, nodes: int) -> Tensor:
             f"nodes are 0..{nodes - 1}; mend the data set's edges"
         )
     return edges
+
+
+def _with_columns(value: Any) -> Any:
+    """Returns features, or None where they have no column, as PyG's TU sets without labels have them."""
+    return None if isinstance(value, Tensor) and value.dim() == 2 and value.size(1) == 0 else value
 
 
 def _matrix(value: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from ssma.data.features import MADE, made_features
-from ssma.data.graphs import Graphs
+from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
 from ssma.data.raw import allow_graphs, unattended
 from ssma.data.tu import read_set
@@ -214,7 +214,7 @@ def _check_contents(data_list: Sequence[Data]) -> None:
                 f"graph {number}: it has neither x nor num_nodes, so that nodes without edges at its end would be "
                 "lost; set num_nodes"
             )
-        if data.x is not None and data.x.is_floating_point() and not bool(data.x.isfinite().all()):
+        if data.x is not None and data.x.is_floating_point() and not bool(data.x.double().isfinite().all()):
             raise StudyError(f"graph {number}: x holds NaN or an infinite value; mend the data set")
 
 
@@ -248,11 +248,12 @@ def _is_plain(value: Any, key: str) -> bool:
 
 
 def _features(data_list: list[Data], numbers: list[int], kind: str) -> tuple[list[Tensor], str]:
-    missing = next((number for number, data in zip(numbers, data_list, strict=True) if data.x is None), None)
+    given = zip(numbers, data_list, strict=True)
+    missing = next((number for number, data in given if data.x is None or not data.x.numel()), None)
     if kind in MADE:
-        empty = torch.empty(2, 0, dtype=torch.int64)
-        edges = [data.edge_index if data.num_edges else empty for data in data_list]
-        return made_features(kind, edges, [data.num_nodes for data in data_list])
+        sizes = [data.num_nodes for data in data_list]
+        edges = [edges_of(data, number) for number, data in zip(numbers, data_list, strict=True)]
+        return made_features(kind, edges, sizes)
     if missing is not None:
         raise StudyError(f"graph {missing}: it has no x; set features to {', '.join(MADE)}")
     return [data.x for data in data_list], "x of the graphs"
@@ -262,7 +263,7 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
     """Returns the task, the targets of the graphs, and the mapping of class labels."""
     y: list[Tensor] = []
     for number, data in zip(numbers, data_list, strict=True):
-        if data.y is None:
+        if data.y is None or not torch.as_tensor(data.y).numel():
             raise StudyError(f"graph {number}: it has no y; every graph needs its target")
         y.append(torch.as_tensor(data.y).reshape(-1))
         if y[-1].numel() != y[0].numel():
@@ -288,11 +289,11 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
     _refuse(bad, values, numbers, f"not a target of a {task} task")
     if task == "regression":
         return task, values.float(), None
-    labels = sorted({int(value) for value in values[~values.isnan()].tolist()})
     if task == "multiclass":
-        mapping = {str(label): place for place, label in enumerate(labels)}
-        return task, torch.tensor([mapping[str(int(value))] for value in values[:, 0].tolist()]), mapping
-    if labels == [-1, 1]:
+        labels = [int(row) for row in y]  # of the tensors themselves: a double has no labels beyond 2**53 apart
+        mapping = {str(label): place for place, label in enumerate(sorted(set(labels)))}
+        return task, torch.tensor([mapping[str(label)] for label in labels]), mapping
+    if sorted(set(values[~values.isnan()].tolist())) == [-1, 1]:
         values = values.clamp(min=0)
     _refuse(~values.isnan() & (values != 0) & (values != 1), values, numbers, "not 0 or 1 as labels are")
     return task, values.float(), None

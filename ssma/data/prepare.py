@@ -119,7 +119,7 @@ def count_graphs(graphs: Graphs) -> dict[str, Any]:
             "std": float(degrees.double().std(correction=0)),
             "median": int(degrees.median()),
             "max": int(degrees.max()),
-            "isolated_nodes": int((degrees == 0).sum()),
+            "isolated_nodes": int((degrees + graphs.out_degrees() == 0).sum()),
         },
     }
 
@@ -166,7 +166,9 @@ def _columns(name: str, value: Tensor, loaded: Loaded) -> dict[str, Any]:
 
 
 def _balance(y: Tensor, loaded: Loaded) -> dict[str, Any]:
-    """Counts per class; or, per target, its spread; or, per label, its positives; missing ones are counted apart."""
+    """Counts per class; or, per target, its spread, None of one value; or, per label, its positives; missing ones are
+    counted apart.
+    """
     if loaded.task == "multiclass":
         return {"counts": y.bincount(minlength=loaded.num_outputs).tolist()}
     missing = y.isnan().sum(dim=0).tolist()
@@ -176,7 +178,7 @@ def _balance(y: Tensor, loaded: Loaded) -> dict[str, Any]:
     known = [column[~column.isnan()].double() for column in y.unbind(dim=1)]
     return {
         "mean": [float(column.mean()) for column in known],
-        "std": [float(column.std()) for column in known],
+        "std": [float(column.std()) if column.numel() > 1 else None for column in known],
         "min": [float(column.min()) for column in known],
         "max": [float(column.max()) for column in known],
         "missing": missing,

@@ -17,7 +17,7 @@ from torch_geometric.utils import coalesce, remove_self_loops
 from ssma.data.graphs import pointer
 from ssma.errors import StudyError
 
-EXACT = 2**53  # up to here a float64 holds every whole number
+EXACT = 2**53  # below it every whole number is a float64 of its own
 ONE_HOT_NUMBERS = 2**31  # 8 GB of float32
 
 
@@ -52,7 +52,7 @@ def read_text_set(raw: Path, name: str) -> TextSet:
         raise StudyError(f"{files.path('graph_indicator')}: it must number the graphs of the nodes from 1")
     if bool((owner.diff() < 0).any()):
         raise StudyError(f"{files.path('graph_indicator')}: it is not sorted; sort the nodes by graph")
-    y, labels = _targets(files, int(owner.max()) + 1)
+    y, labels = _targets(files, owner)
     sizes = torch.bincount(owner)
     edge_index, edge_labels, notes = _edges(files, owner)
     attributes = files.real("node_attributes", owner.numel(), "nodes")
@@ -85,10 +85,12 @@ class _Files:
     def whole(self, part: str, columns: int | None = None, rows: int | None = None, of: str = "") -> Tensor:
         """Returns whole numbers, int64 [rows, columns]; 1.0 is one too, as NumPy writes it."""
         table = self._table(part, "whole numbers", columns, rows, of)
-        wrong = ~((table == table.round()) & (table.abs() <= EXACT)).all(dim=1)
+        wrong = ~((table == table.round()) & (table.abs() < EXACT)).all(dim=1)
         if bool(wrong.any()):
             line = int(wrong.nonzero()[0])
-            raise StudyError(f"{self.path(part)}: line {line + 1} is {table[line].tolist()}, not whole numbers")
+            raise StudyError(
+                f"{self.path(part)}: line {line + 1} is {table[line].tolist()}, not whole numbers below 2**53"
+            )
         return table.long()
 
     def real(self, part: str, rows: int, of: str) -> Tensor | None:
@@ -146,13 +148,15 @@ def _edges(files: _Files, owner: Tensor) -> tuple[Tensor, Tensor | None, list[st
     return edges, labels, [f"edges: {' and '.join(left_out)} were left out"] if left_out else []
 
 
-def _targets(files: _Files, graphs: int) -> tuple[Tensor, list[int]]:
-    """Returns a row of real targets, or a class from 0, for each graph; and the labels of the classes."""
+def _targets(files: _Files, owner: Tensor) -> tuple[Tensor, list[int]]:
+    """Returns a row of real targets, or a class from 0, for each graph; and the labels of the classes, which are those
+    of graphs with nodes: the others are dropped."""
+    graphs = int(owner[-1]) + 1
     targets = files.real("graph_attributes", graphs, "graphs")
     if targets is not None:
         return targets, []
     if not files.path("graph_labels").is_file():
         raise StudyError(f"{files.path('graph_labels')}: missing; it holds the class of each graph")
     labels = files.whole("graph_labels", 1, graphs, "graphs").flatten()
-    classes, y = labels.unique(return_inverse=True)
-    return y, classes.tolist()
+    classes = labels[owner.unique()].unique()
+    return torch.searchsorted(classes, labels), classes.tolist()

@@ -121,6 +121,11 @@ def test_classes_are_mapped(tmp_path, labels, mapping, y):
     assert floats.graphs.y.tolist() == y
 
 
+def test_classes_that_are_one_as_doubles_stay_apart(tmp_path):
+    loaded = read(tmp_path, [graph(0, label) for label in (2**53 + 1, 2**53, 2**53 + 2)])
+    assert loaded.graphs.y.tolist() == [1, 0, 2] and loaded.num_outputs == 3
+
+
 @pytest.mark.parametrize("shape", [(2,), (1, 2), (2, 1)])
 def test_targets_of_any_shape_are_one_row(tmp_path, shape):
     values = [torch.tensor([0.5, NAN]).reshape(shape), torch.tensor([2.0, 3.0]).reshape(shape)]
@@ -169,7 +174,17 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0), graph(NAN, 0)], {}, "graph 1: x holds NaN"),
         ([graph(0, 0), graph(0, 1, edge_index=PATH.float())], {}, "graph 1: edge_index is torch.float32"),
         ([graph(0, 0), graph(0, 1, edge_index=PATH + 1)], {}, r"graph 1: edge_index spans 1\.\.3"),
+        (
+            [graph(0, 0), graph(0, 1, edge_index=PATH.float())],
+            {"features": "degree"},
+            "graph 1: edge_index is torch.fl",
+        ),
+        ([graph(0, 0), graph(0, 1, edge_index=PATH[0])], {"features": "degree"}, r"graph 1: edge_index .*shape \[4\]"),
+        ([graph(0, 0), graph(0, 1, edge_index=PATH - 1)], {"features": "degree"}, r"graph 1: .* spans -1\.\.1"),
+        ([graph(0, 0), graph(0, 1, x=torch.empty(3, 0))], {}, "graph 1: it has no x; set features to degree"),
+        ([graph(0, 0, x=torch.full((3, 1), NAN).to(torch.float8_e4m3fn))], {}, "graph 0: x holds NaN"),
         ([graph(0, 0), graph(0, None)], {}, "graph 1: it has no y"),
+        ([graph(0, torch.empty(1, 0))], {"task": "regression"}, "graph 0: it has no y"),
         ([graph(0, 0), graph(0, torch.tensor([0, 1]))], {}, "graph 1: y has 2 values, but 1 in the first"),
         (
             [graph(0, 0.0), graph(0, 1.0)],
@@ -206,6 +221,24 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
 def test_errors_name_the_graph(tmp_path, graphs, options, message):
     with pytest.raises(StudyError, match=message):
         read(tmp_path, graphs, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint16, torch.uint64])
+def test_degrees_of_edges_of_any_whole_type(tmp_path, dtype):
+    loaded = read(tmp_path, [graph(0, 0), graph(0, 1, edge_index=PATH.to(dtype))], features="degree")
+    assert loaded.graphs.x.tolist() == [[0, 1, 0], [0, 0, 1], [0, 1, 0]] * 2
+
+
+def test_features_without_columns_are_none(tmp_path):
+    """PyG's TU sets have such edge features where edges have attributes and no labels."""
+    none = torch.empty(4, 0)
+    assert read(tmp_path, [graph(0, 0, edge_attr=none), graph(0, 1, edge_attr=none)]).graphs.edge_attr is None
+    assert read(tmp_path, [graph(0, 0, edge_attr=none), graph(0, 1)]).graphs.edge_attr is None
+    with pytest.raises(StudyError, match="graph 0: edge_attr is missing"):
+        read(tmp_path, [graph(0, 0, edge_attr=none), graph(0, 1, edge_attr=torch.ones(4, 2))])
+    none = torch.empty(3, 0)
+    made = read(tmp_path, [graph(0, 0, x=none), graph(0, 1, x=none)], features="constant")
+    assert made.graphs.x.tolist() == [[1]] * 6
 
 
 def test_numbers_of_graphs_count_the_empty_ones(tmp_path):
@@ -374,6 +407,9 @@ def test_a_class_that_cannot_be_had(tmp_path, dotted, arguments, message):
         load_pyg(pyg_spec(dotted, **arguments), tmp_path, None)
 
 
+SHUFFLED = {"scheme": "shuffle", "folds": 3, "seed": 0}
+
+
 def entry(path, folds=3, **options):
     return {
         "id": "o-1",
@@ -413,6 +449,32 @@ def test_graphs_that_differ_in_edges_or_edge_features_are_no_copies(tmp_path):
     ]
     torch.save(made, tmp_path / "g.pt")
     assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 0
+
+
+def test_numbers_of_edges_are_no_features(tmp_path):
+    """Four nodes 0, 0, 0, 1 and the edge 1-0, and two nodes 0, 0 and the edges 0-1, 1-0: the same numbers in a row."""
+    four = Data(torch.tensor([[0], [0], [0], [1]]), torch.tensor([[1], [0]]), y=torch.tensor([0]))
+    two = Data(torch.tensor([[0], [0]]), torch.tensor([[1, 0], [0, 1]]), y=torch.tensor([1]))
+    five = Data(torch.zeros(5, 1, dtype=torch.int64), torch.empty(2, 0), y=torch.tensor([0]))
+    looped = Data(torch.zeros(1, 1, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64), y=torch.tensor([1]))
+    torch.save([four, two, five, looped], tmp_path / "g.pt")
+    copies = prepare(tmp_path / "o", entry(tmp_path / "g.pt") | {"splits": SHUFFLED}, None)["copies"]
+    assert copies == {"graphs": 0, "leaked": [0, 0, 0]}
+
+
+def test_a_target_that_is_known_once_has_no_spread(tmp_path):
+    y = [torch.tensor([float(number), 4.0 if number == 5 else NAN]) for number in range(6)]
+    torch.save([graph(number, own) for number, own in enumerate(y)], tmp_path / "g.pt")
+    labels = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["labels"]
+    assert (labels["mean"], labels["std"][1], labels["missing"]) == ([2.5, 4.0], None, [0, 5])
+    assert labels["std"][0] == pytest.approx(3.5**0.5)
+
+
+def test_a_node_with_outgoing_edges_is_not_isolated(tmp_path):
+    one_way = [graph(number, number % 2, edge_index=torch.tensor([[0], [1]])) for number in range(6)]
+    torch.save(one_way, tmp_path / "g.pt")
+    degree = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["in_degree"]
+    assert (degree["isolated_nodes"], degree["mean"]) == (6, 1 / 3)  # the third node of each
 
 
 def test_a_class_that_is_never_trained_is_noted(tmp_path):

@@ -57,6 +57,13 @@ def test_labels_of_two_signs(tmp_path):
     assert (loaded.graphs.y.tolist(), loaded.label_mapping, loaded.num_outputs) == ([1, 0, 1], {"-1": 0, "1": 1}, 2)
 
 
+def test_the_label_of_a_graph_that_is_dropped_is_no_class(tmp_path):
+    files = {"graph_indicator": "1\n1\n1\n3\n3\n4\n", "graph_labels": "7\n3\n5\n7\n"}
+    loaded = read(tmp_path, write_set(tmp_path / "mirror", **files))
+    assert (loaded.graphs.y.tolist(), loaded.dropped_graphs) == ([1, 0, 1], 1)
+    assert (loaded.label_mapping, loaded.num_outputs) == ({"5": 0, "7": 1}, 2)
+
+
 @pytest.mark.parametrize(
     ("node_attributes", "leave_out", "width", "edge_width"),
     [
@@ -166,6 +173,7 @@ def test_graph_attributes_are_real_targets(tmp_path):
         ((), {"graph_labels": "0.5\n1.5\n0.5\n"}, {}, r"TINY_graph_labels.txt: line 1 is \[0.5\], not whole"),
         ((), {"graph_labels": "5\nnan\n1\n"}, {}, r"TINY_graph_labels.txt: line 2 is \[nan\], not whole"),
         ((), {"graph_labels": "5\n1\n1e300\n"}, {}, r"TINY_graph_labels.txt: line 3 is \[1e\+300\], not whole"),
+        ((), {"graph_labels": f"5\n{2**53 + 1}\n{2**53}\n"}, {}, r"TINY_graph_labels.txt: line 2 is .*, not whole"),
         (
             (),
             {"graph_labels": "1, 0\n0, 1\n1, 1\n"},
