@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ CODE_THAT_MAKES_NUMBERS = (
     "aggr/*.py", "layers/*.py", "data/*.py", "fit/*.py", "tune/*.py", "job.py", "study/ids.py", "study/plan.py",
     "study/settings.py",
 )  # fmt: skip
+OF_ANOTHER_CHECKOUT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+"""Variables that git sets for what its hooks start."""
 
 
 def canonical(value: Any) -> Any:
@@ -62,15 +65,21 @@ def code_fingerprint(patterns: tuple[str, ...] = CODE_THAT_MAKES_NUMBERS) -> str
 
 @cache
 def git_commit() -> str | None:
-    """Returns the commit of the package's checkout, with ``-dirty`` if its files differ from it; None without git."""
+    """Returns the commit of the package's checkout, with ``-dirty`` if its files differ from it.
+
+    None without git, and for a package that no commit holds, though it may lie in the folder of another project.
+    """
+    package = Path(__file__).parent.parent
+    environment = {key: value for key, value in os.environ.items() if key not in OF_ANOTHER_CHECKOUT}
 
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["git", "-C", str(Path(__file__).parent.parent), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
-    if shutil.which("git") is None or (head := git("rev-parse", "HEAD")).returncode != 0:
+    if shutil.which("git") is None or git("cat-file", "-e", "HEAD:./__init__.py").returncode != 0:
         return None
-    return head.stdout.strip() + ("-dirty" if git("status", "--porcelain", ".").stdout else "")
+    dirty = "-dirty" if git("status", "--porcelain", ".").stdout else ""
+    return git("rev-parse", "HEAD").stdout.strip() + dirty
 
 
 def class_fingerprint(dotted: str) -> str:
