@@ -10,6 +10,7 @@ import torch
 from ssma.data.prepare import load
 from ssma.errors import StudyError
 from ssma.fit.run import pick_device, run_fit
+from ssma.study.ids import check_class
 from ssma.study.paths import Results
 
 PARTS = ("train", "validation", "test")
@@ -26,7 +27,7 @@ def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Itera
         device: ``auto``, ``cpu`` or ``cuda``.
 
     Raises:
-        StudyError: If the data are no longer those of a record.
+        StudyError: If data or class are no longer those of a record.
     """
     prepared: dict[str, Any] = {}
     for record in records:
@@ -36,6 +37,8 @@ def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Itera
             prepared[name] = load(results.data(name))
         if prepared[name].card["data_hash"] != spec["data_hash"]:
             raise StudyError(f"fit {record['id']}: {results.data(name)} holds other data than it was trained on")
+        if spec["class"]:
+            check_class(spec["class"], spec["class_code"])
         torch.set_num_threads(record["threads"])
         with tempfile.TemporaryDirectory() as folder:
             yield run_fit(Results(Path(folder)), prepared[name], spec, pick_device(device))

@@ -12,6 +12,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from ssma.errors import StudyError
+
 CODE_THAT_MAKES_NUMBERS = (
     "aggr/*.py", "layers/*.py", "data/*.py", "fit/*.py", "tune/*.py", "job.py", "study/ids.py", "study/plan.py",
     "study/settings.py",
@@ -110,6 +112,23 @@ def class_fingerprint(dotted: str) -> str:
     if name not in classes + imports and "*" not in imports:
         raise ValueError(f"no class '{name}' in {origin}; it has {', '.join(classes) or 'none'}")
     return digest(ast.dump(tree))
+
+
+def check_class(dotted: str, code: str) -> None:
+    """Refuses a class whose module is not what it was when the plan was made: its arm's id would name other numbers.
+
+    Raises:
+        StudyError: If it is not, or cannot be found.
+    """
+    try:
+        now = class_fingerprint(dotted)
+    except ValueError as error:
+        raise StudyError(f"{dotted}: {error}") from error
+    if now != code:
+        raise StudyError(
+            f"{dotted}: its file is not that which the plan was made with (changed since, or of another version); "
+            "start the study again"
+        )
 
 
 def file_fingerprint(path: Path) -> str:

@@ -12,6 +12,7 @@ from ssma.study.config import parse_study
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 
+CLASS = "torch_geometric.nn.aggr.MeanAggregation"
 STUDY = {
     "study": "s",
     "datasets": {"d": {"source": "synthetic", "task": "product_classification", "num_graphs": 30, "num_nodes": 8}},
@@ -42,3 +43,6 @@ def test_a_fit_comes_out_as_recorded(tmp_path):
     ]
     with pytest.raises(StudyError, match="holds other data than it was trained on"):
         next(rerun(results, [record | {"spec": spec | {"data_hash": "other"}}], "cpu"))
+    changed = spec | {"class": CLASS, "class_code": "of other code"}
+    with pytest.raises(StudyError, match="MeanAggregation: its file is not that which the plan was made with"):
+        next(rerun(results, [record | {"spec": changed}], "cpu"))
