@@ -350,11 +350,9 @@ def _rerun(options: argparse.Namespace) -> int:
 
 
 def _ui(options: argparse.Namespace) -> int:
-    from ssma.track.store import tracking_uri
     from ssma.track.ui import open_ui
 
-    plan = read_record(options.plan)
-    open_ui(tracking_uri(Results(options.plan.parent), plan["config"]["track"]["uri"]), options.port)
+    open_ui(Results(options.plan.parent), read_record(options.plan), options.port)
     return 0
 
 
