@@ -16,7 +16,7 @@ from typing import Any
 
 from ssma.errors import STOPPED, StudyError
 from ssma.study.config import Study, load_study
-from ssma.study.cost import describe, duration, plan_cost
+from ssma.study.cost import describe, duration, plan_cost, usable_cores
 from ssma.study.lookup import named, named_arm
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
     planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
     planner.add_argument("--write", type=Path, metavar="PLAN", help="also write the plan to this file")
-    planner.add_argument("--cores", type=_positive, default=os.cpu_count(), help="cores to estimate for")
+    planner.add_argument("--cores", type=_positive, default=usable_cores(), help="cores to estimate for")
     command("store", _store, "Create the stores of MLflow and the searches before jobs start.", "plan")
     command(
         "prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset"
