@@ -333,19 +333,20 @@ def _show(options: argparse.Namespace) -> int:
 
 def _rerun(options: argparse.Namespace) -> int:
     with _imports():
-        from ssma.rerun import differences, rerun
+        from ssma.rerun import circumstances, differences, rerun
     plan, results = read_record(options.plan), Results(options.plan.parent)
     if results.fit(options.cell).exists():
         paths = [results.fit(options.cell)]
     else:
         arm = named_arm(plan, options.cell)
         paths = [results.fit(fit["id"]) for fit in read_record(results.evaluation(arm["id"]))["fits"]]
-    records, unlike = [read_record(path) for path in paths], 0
+    records, unlike, why = [read_record(path) for path in paths], 0, {}
     for old, new in zip(records, rerun(results, records, plan["config"]["device"]), strict=True):
-        found = differences(old, new)
-        unlike += bool(found)
+        if found := differences(old, new):
+            unlike, why = unlike + 1, why | dict.fromkeys(circumstances(old, new))
         print(f"split {old['spec']['split']} seed {old['spec']['seed']}: {'; '.join(found) or 'the same'}")
-    print(f"{len(records) - unlike} of {len(records)} fits came out as recorded")
+    of_others = f"; of the others {', '.join(why)}" if why else ""
+    print(f"{len(records) - unlike} of {len(records)} fits came out as recorded{of_others}")
     return int(unlike > 0)
 
 

@@ -53,3 +53,9 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         if one != other:
             lines.append(f"{part} {old['metric']} was {one}, is {other}")
     return lines
+
+
+def circumstances(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Returns what a fit that came out otherwise was made by and is not made by now: device, code, versions."""
+    one, other = ({"device": record["device"], "code": record["code"], **record["versions"]} for record in (old, new))
+    return [f"{key} was {one.get(key)}, is {other[key]}" for key in other if one.get(key) != other[key]]
