@@ -16,7 +16,7 @@ from typing import Any
 
 from ssma.errors import STOPPED, StudyError
 from ssma.study.config import Study, load_study
-from ssma.study.cost import describe, duration, plan_cost
+from ssma.study.cost import describe, duration, plan_cost, usable_cores
 from ssma.study.lookup import named, named_arm
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
     planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
     planner.add_argument("--write", type=Path, metavar="PLAN", help="also write the plan to this file")
-    planner.add_argument("--cores", type=_positive, default=os.cpu_count(), help="cores to estimate for")
+    planner.add_argument("--cores", type=_positive, default=usable_cores(), help="cores to estimate for")
     command("store", _store, "Create the stores of MLflow and the searches before jobs start.", "plan")
     command(
         "prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset"
@@ -333,28 +333,27 @@ def _show(options: argparse.Namespace) -> int:
 
 def _rerun(options: argparse.Namespace) -> int:
     with _imports():
-        from ssma.rerun import differences, rerun
+        from ssma.rerun import circumstances, differences, rerun
     plan, results = read_record(options.plan), Results(options.plan.parent)
     if results.fit(options.cell).exists():
         paths = [results.fit(options.cell)]
     else:
         arm = named_arm(plan, options.cell)
         paths = [results.fit(fit["id"]) for fit in read_record(results.evaluation(arm["id"]))["fits"]]
-    records, unlike = [read_record(path) for path in paths], 0
+    records, unlike, why = [read_record(path) for path in paths], 0, {}
     for old, new in zip(records, rerun(results, records, plan["config"]["device"]), strict=True):
-        found = differences(old, new)
-        unlike += bool(found)
+        if found := differences(old, new):
+            unlike, why = unlike + 1, why | dict.fromkeys(circumstances(old, new))
         print(f"split {old['spec']['split']} seed {old['spec']['seed']}: {'; '.join(found) or 'the same'}")
-    print(f"{len(records) - unlike} of {len(records)} fits came out as recorded")
+    of_others = f"; of the others {', '.join(why)}" if why else ""
+    print(f"{len(records) - unlike} of {len(records)} fits came out as recorded{of_others}")
     return int(unlike > 0)
 
 
 def _ui(options: argparse.Namespace) -> int:
-    from ssma.track.store import tracking_uri
     from ssma.track.ui import open_ui
 
-    plan = read_record(options.plan)
-    open_ui(tracking_uri(Results(options.plan.parent), plan["config"]["track"]["uri"]), options.port)
+    open_ui(Results(options.plan.parent), read_record(options.plan), options.port)
     return 0
 
 

@@ -16,6 +16,7 @@ from ssma.fit.run import pick_device, run_fit
 from ssma.fit.spec import fit_spec
 from ssma.gpus import take_gpu
 from ssma.study.cost import duration
+from ssma.study.ids import check_class
 from ssma.study.lookup import named, named_arm
 from ssma.study.paths import Results
 from ssma.study.records import read_record
@@ -90,11 +91,14 @@ class Job:
         """Reads plan and data, sets torch's threads, and takes a GPU where fits run on one.
 
         Raises:
-            StudyError: If the arm is not in the plan, the data are not prepared, or the device is absent.
+            StudyError: If the arm is not in the plan, its class was changed since, the data are not prepared, or the
+                device is absent.
         """
         torch.set_num_threads(threads)
         plan, results = read_record(plan_path), Results(plan_path.parent)
         arm = named_arm(plan, arm_id)
+        if arm["class"]:
+            check_class(arm["class"], arm["class_code"])
         dataset_id = named(plan["datasets"], arm["dataset"], "data set")["id"]
         prepared = load(results.data(dataset_id))
         device = pick_device(plan["config"]["device"])

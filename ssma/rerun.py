@@ -10,6 +10,7 @@ import torch
 from ssma.data.prepare import load
 from ssma.errors import StudyError
 from ssma.fit.run import pick_device, run_fit
+from ssma.study.ids import check_class
 from ssma.study.paths import Results
 
 PARTS = ("train", "validation", "test")
@@ -26,7 +27,7 @@ def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Itera
         device: ``auto``, ``cpu`` or ``cuda``.
 
     Raises:
-        StudyError: If the data are no longer those of a record.
+        StudyError: If data or class are no longer those of a record.
     """
     prepared: dict[str, Any] = {}
     for record in records:
@@ -36,6 +37,8 @@ def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Itera
             prepared[name] = load(results.data(name))
         if prepared[name].card["data_hash"] != spec["data_hash"]:
             raise StudyError(f"fit {record['id']}: {results.data(name)} holds other data than it was trained on")
+        if spec["class"]:
+            check_class(spec["class"], spec["class_code"])
         torch.set_num_threads(record["threads"])
         with tempfile.TemporaryDirectory() as folder:
             yield run_fit(Results(Path(folder)), prepared[name], spec, pick_device(device))
@@ -50,3 +53,9 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         if one != other:
             lines.append(f"{part} {old['metric']} was {one}, is {other}")
     return lines
+
+
+def circumstances(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Returns what a fit that came out otherwise was made by and is not made by now: device, code, versions."""
+    one, other = ({"device": record["device"], "code": record["code"], **record["versions"]} for record in (old, new))
+    return [f"{key} was {one.get(key)}, is {other[key]}" for key in other if one.get(key) != other[key]]

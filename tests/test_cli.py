@@ -50,3 +50,25 @@ def test_a_connection_that_breaks_is_no_reader_that_left(monkeypatch):
     monkeypatch.setattr("ssma.cli._schema", lost)
     with pytest.raises(BrokenPipeError, match="the database is gone"):
         main(["schema"])
+
+
+def test_a_class_that_was_changed_since_the_plan_trains_nothing(tmp_path, monkeypatch, capsys):
+    source = tmp_path / "my_sum.py"
+    source.write_text("class Mine:\n    pass\n")
+    study = {
+        "study": "s",
+        "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
+        "layers": ["gcn"],
+        "aggregators": {"mine": {"class": "my_sum.Mine"}},
+        "ablations": {"a": {"axes": {"aggregator": ["mine"]}}},
+    }
+    (tmp_path / "study.yaml").write_text(json.dumps(study))
+    monkeypatch.syspath_prepend(tmp_path)
+    plan = str(tmp_path / "plan.json")
+    assert main(["plan", str(tmp_path / "study.yaml"), "--write", plan]) == 0
+    source.write_text("class Mine:\n    factor = 2\n")
+    assert main(["evaluate", plan, "mine"]) == 2
+    assert "my_sum.Mine: its file is not that which the plan was made with" in capsys.readouterr().err
+    source.write_text("# a comment\nclass Mine:\n    pass\n")
+    assert main(["evaluate", plan, "mine"]) == 2
+    assert "card.json: missing; the data set is not prepared" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """What ``ssma bench`` does: measure, and write a page, the raw numbers and figures."""
 
-import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from ssma.bench.measure import Limits
 from ssma.bench.runtime import RUNTIME_QUICK, RuntimeGrid, run_runtime
 from ssma.bench.runtime_page import RUNTIME_COLUMNS, runtime_page
 from ssma.errors import StudyError
+from ssma.study.cost import usable_cores
 from ssma.study.records import write_atomic
 
 Rows = list[dict[str, Any]]
@@ -103,7 +103,7 @@ def bench_runtime(out: Path, device: str, threads: int | None, quick: bool, limi
 
 
 def _start(device: str, threads: int | None) -> list[torch.device]:
-    torch.set_num_threads(threads or os.cpu_count())
+    torch.set_num_threads(threads or usable_cores())
     return _devices(device)
 
 

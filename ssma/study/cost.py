@@ -1,5 +1,6 @@
 """What a plan will cost: fits, theory experiments, and about how long, before anything runs. Imports no torch."""
 
+import os
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,11 @@ class Cost:
     """Theory experiments whose seconds come from their own record."""
 
 
+def usable_cores() -> int:
+    """Returns the cores that this process may use, which a scheduler or a container may have made fewer."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
 def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
     """Returns the cost of a whole plan.
 
@@ -85,7 +91,13 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
 
 
 def describe(cost: Cost, cores: int) -> str:
-    """Returns the cost in two lines, and one more where there are theory experiments."""
+    """Returns the cost in two lines, and one more where there are theory experiments.
+
+    Args:
+        cost: The cost.
+        cores: How many there are. A job takes one, so that cores beyond the number of jobs make nothing faster.
+    """
+    cores = min(cores, cost.arms + len(cost.theory))
     left_out = f", not counting {', '.join(cost.unknown)} (size unknown until prepared)" if cost.unknown else ""
     basis = (
         f"{cost.measured} of {cost.arms} arms by their own records, the others by reference steps up to the epoch cap"
@@ -94,7 +106,8 @@ def describe(cost: Cost, cores: int) -> str:
     text = f"{counts}\nabout {duration(cost.seconds / cores)} on {_count(cores, 'core')}{left_out} ({basis})"
     if not cost.theory:
         return text
-    number, alone = len(cost.theory), duration(sum(cost.theory.values()) / cores)
+    number = len(cost.theory)
+    alone = duration(sum(cost.theory.values()) / min(cores, number))
     told = f"{cost.theory_measured} of {number} by their own records, the others by reference steps"
     return f"{text}\nof it about {alone} for {_count(number, 'theory experiment')} ({told})"
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, with_exponent
+from ssma.study.settings import Number, PositiveInt, Strict, with_exponent
 
 PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
@@ -25,7 +25,7 @@ class Splits(Strict):
     """Number of folds."""
     scheme: Literal["stratified", "shuffle"] = "stratified"
     """`shuffle` is the unstratified one of the paper's code."""
-    seed: NotNegativeInt = 0
+    seed: Annotated[int, Number, Field(ge=0, lt=2**32)] = 0
     """Seed of the shuffle."""
     use: PositiveInt | None = None
     """Use the first so many splits only; all by default."""
@@ -58,7 +58,7 @@ class SyntheticDataset(Dataset):
     """Features of a node; of typed_classification, node types."""
     degree: PositiveInt = 4
     """Mean number of neighbours."""
-    seed: NotNegativeInt = 0
+    seed: Annotated[int, Number, Field(ge=0, lt=2**53)] = 0
     """Seed of the generator."""
 
 

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -11,10 +12,14 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
+from ssma.errors import StudyError
+
 CODE_THAT_MAKES_NUMBERS = (
     "aggr/*.py", "layers/*.py", "data/*.py", "fit/*.py", "tune/*.py", "job.py", "study/ids.py", "study/plan.py",
     "study/settings.py",
 )  # fmt: skip
+OF_ANOTHER_CHECKOUT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
+"""Variables that git sets for what its hooks start."""
 
 
 def canonical(value: Any) -> Any:
@@ -62,15 +67,21 @@ def code_fingerprint(patterns: tuple[str, ...] = CODE_THAT_MAKES_NUMBERS) -> str
 
 @cache
 def git_commit() -> str | None:
-    """Returns the commit of the package's checkout, with ``-dirty`` if its files differ from it; None without git."""
+    """Returns the commit of the package's checkout, with ``-dirty`` if its files differ from it.
+
+    None without git, and for a package that no commit holds, though it may lie in the folder of another project.
+    """
+    package = Path(__file__).parent.parent
+    environment = {key: value for key, value in os.environ.items() if key not in OF_ANOTHER_CHECKOUT}
 
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["git", "-C", str(Path(__file__).parent.parent), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        command = ["git", "-C", str(package), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
-    if shutil.which("git") is None or (head := git("rev-parse", "HEAD")).returncode != 0:
+    if shutil.which("git") is None or git("cat-file", "-e", "HEAD:./__init__.py").returncode != 0:
         return None
-    return head.stdout.strip() + ("-dirty" if git("status", "--porcelain", ".").stdout else "")
+    dirty = "-dirty" if git("status", "--porcelain", ".").stdout else ""
+    return git("rev-parse", "HEAD").stdout.strip() + dirty
 
 
 def class_fingerprint(dotted: str) -> str:
@@ -101,6 +112,23 @@ def class_fingerprint(dotted: str) -> str:
     if name not in classes + imports and "*" not in imports:
         raise ValueError(f"no class '{name}' in {origin}; it has {', '.join(classes) or 'none'}")
     return digest(ast.dump(tree))
+
+
+def check_class(dotted: str, code: str) -> None:
+    """Refuses a class whose module is not what it was when the plan was made: its arm's id would name other numbers.
+
+    Raises:
+        StudyError: If it is not, or cannot be found.
+    """
+    try:
+        now = class_fingerprint(dotted)
+    except ValueError as error:
+        raise StudyError(f"{dotted}: {error}") from error
+    if now != code:
+        raise StudyError(
+            f"{dotted}: its file is not that which the plan was made with (changed since, or of another version); "
+            "start the study again"
+        )
 
 
 def file_fingerprint(path: Path) -> str:

@@ -1,5 +1,6 @@
 """The MLflow store of a study: where it lies, how it is made, and how it fails."""
 
+import errno
 import fcntl
 import logging
 import os
@@ -110,6 +111,8 @@ def mlflow_errors(uri: str) -> Iterator[None]:
         remedy = "set track.uri, or track.enabled: false"
         if uri.startswith("sqlite:"):
             remedy = f"delete {uri.removeprefix('sqlite:///')} to have it made again, or {remedy}"
+        if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES):
+            remedy = "copy the results to where you may write"
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise StudyError(f"MLflow store {_without_password(uri)} cannot be used ({said}); {remedy}") from error
 

@@ -3,21 +3,31 @@
 import logging
 import os
 import sys
+from typing import Any
+
+from ssma.study.paths import Results
+from ssma.track.store import artifact_folder, create_store, tracking_uri
 
 LOG = logging.getLogger("ssma.track")
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
-def open_ui(uri: str, port: int) -> None:
-    """Becomes MLflow's UI on a store. A tracking server has a UI of its own, whose address is told instead.
+def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
+    """Becomes MLflow's UI on a study's store. A tracking server has a UI of its own, whose address is told instead.
 
     Args:
-        uri: The store.
+        results: The study's results; if they were moved, the store learns where its artifacts are now.
+        plan: The study's plan.
         port: Where the UI answers.
+
+    Raises:
+        StudyError: If the store cannot be used. MLflow writes even where it only shows.
     """
+    uri = tracking_uri(results, plan["config"]["track"]["uri"])
     if uri.startswith("http"):
         print(f"MLflow UI: {uri} (the study's tracking server)")
         return
+    create_store(uri, artifact_folder(results), plan["study"])
     arguments = ["ui", "--backend-store-uri", uri, "--workers", "1", "--port", str(port)]
     LOG.info("MLflow UI: http://localhost:%d", port)
     os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], os.environ | QUIET)

@@ -7,11 +7,12 @@ from ssma.data.prepare import load, prepare
 from ssma.errors import StudyError
 from ssma.fit.run import run_fit
 from ssma.fit.spec import fit_spec
-from ssma.rerun import differences, rerun
+from ssma.rerun import circumstances, differences, rerun
 from ssma.study.config import parse_study
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 
+CLASS = "torch_geometric.nn.aggr.MeanAggregation"
 STUDY = {
     "study": "s",
     "datasets": {"d": {"source": "synthetic", "task": "product_classification", "num_graphs": 30, "num_nodes": 8}},
@@ -40,5 +41,14 @@ def test_a_fit_comes_out_as_recorded(tmp_path):
         "epochs was 99, is 3",
         f"test accuracy was 2.0, is {again['test']['accuracy']}",
     ]
+    assert circumstances(record, again) == []
+    older = record | {"versions": record["versions"] | {"torch": "1.0"}, "code": "c"}
+    assert circumstances(older, again) == [
+        f"code was c, is {again['code']}",
+        f"torch was 1.0, is {again['versions']['torch']}",
+    ]
     with pytest.raises(StudyError, match="holds other data than it was trained on"):
         next(rerun(results, [record | {"spec": spec | {"data_hash": "other"}}], "cpu"))
+    changed = spec | {"class": CLASS, "class_code": "of other code"}
+    with pytest.raises(StudyError, match="MeanAggregation: its file is not that which the plan was made with"):
+        next(rerun(results, [record | {"spec": changed}], "cpu"))

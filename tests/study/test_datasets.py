@@ -67,6 +67,11 @@ def test_the_cost_of_an_official_split_is_known_beforehand(tmp_path):
             {},
             "datasets.p.path: /no/such/file.pt: cannot be read",
         ),
+        (
+            {"s": {"source": "synthetic", "task": "product_regression", "num_graphs": 30, "seed": 2**53}},
+            {"splits": {"folds": 3, "seed": 2**32}},
+            "(?s)datasets.s.seed: Input should be less than 9007199254740992.*splits.seed: Input should be less than 4294967296",
+        ),
         ({"p": {"source": "web"}}, {}, "'synthetic', 'tu', 'zinc', 'lrgb', 'ogbg', 'ogbn', 'folder', 'file', 'pyg'"),
     ],
 )

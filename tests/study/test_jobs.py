@@ -8,6 +8,7 @@ import pytest
 from snakemake.shell import shell
 
 from ssma.errors import StudyError
+from ssma.study.ids import git_commit
 from ssma.study.jobs import forget_lost, free_dead_locks, prepare_jobs
 from ssma.study.locks import exclusive
 from ssma.study.paths import Results
@@ -79,3 +80,37 @@ def test_a_lock_that_cannot_be_made_is_named_in_one_error(tmp_path):
         exclusive(tmp_path / "fits/aa/x.lock"),
     ):
         pass
+
+
+def test_the_commit_is_that_of_the_package_and_of_no_folder_around_it(tmp_path, monkeypatch):
+    def git(*arguments):
+        start = ["git", "-C", tmp_path, "-c", "user.name=nobody", "-c", "user.email=nobody"]
+        return subprocess.run([*start, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+    monkeypatch.delenv("GIT_DIR", raising=False)
+    package = tmp_path / "ssma"
+    (package / "study").mkdir(parents=True)
+    monkeypatch.setattr("ssma.study.ids.__file__", str(package / "study" / "ids.py"))
+    (tmp_path / "README").touch()
+    (package / "__init__.py").touch()
+    git("init")
+    git("add", "README")
+    git("commit", "-mproject")
+
+    def commit():
+        git_commit.cache_clear()
+        return git_commit()
+
+    assert commit() is None  # unpacked or installed inside somebody's project
+    git("add", "ssma")
+    assert commit() is None
+    git("commit", "-mpackage")
+    head = git("rev-parse", "HEAD")
+    assert commit() == head
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))  # as in a hook of another project
+    assert commit() == head
+    (package / "__init__.py").write_text("changed = True")
+    assert commit() == f"{head}-dirty"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit() is None
+    git_commit.cache_clear()

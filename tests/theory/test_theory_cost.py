@@ -1,12 +1,13 @@
 """What theory experiments are said to take: by hand from the reference seconds, and from their records."""
 
 import json
+import os
 
 import pytest
 
 from ssma.cli import main
 from ssma.study.config import parse_study
-from ssma.study.cost import describe, plan_cost
+from ssma.study.cost import describe, duration, plan_cost, usable_cores
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import write_record
@@ -74,3 +75,21 @@ def test_the_plan_says_what_experiments_take(tmp_path, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert " theory experiment, about 4 s on a core\n" in out
     assert "of it about 4 s for 1 theory experiment (0 of 1 by their own records" in out
+
+
+def test_more_cores_than_jobs_make_nothing_faster(tmp_path):
+    cost = plan_cost(planned(separation={}), Results(tmp_path))
+    jobs = cost.arms + 1
+    assert describe(cost, 2**63 - 1) == describe(cost, jobs)
+    assert f"about {duration(cost.seconds / jobs)} on {jobs} cores" in describe(cost, 2**63 - 1)
+    assert "of it about 4 s for 1 theory experiment" in describe(cost, jobs)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no process to cores")
+def test_cores_that_are_not_ours_do_not_count():
+    ours = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(ours)})
+        assert usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, ours)

@@ -1,10 +1,13 @@
+import errno
 import os
 import sys
 
 from made_records import make_plan
 
 from ssma.cli import main
+from ssma.study.paths import Results
 from ssma.study.records import write_record
+from ssma.track.store import make_client, tracking_uri
 
 
 def started(tmp_path, monkeypatch, uri):
@@ -25,3 +28,24 @@ def test_the_ui_is_opened_on_the_store_beside_the_results(tmp_path, monkeypatch)
 def test_a_tracking_server_has_its_own_ui(tmp_path, monkeypatch, capsys):
     assert started(tmp_path, monkeypatch, "https://mlflow.example.org") == []
     assert capsys.readouterr().out == "MLflow UI: https://mlflow.example.org (the study's tracking server)\n"
+
+
+def test_the_ui_of_moved_results_shows_their_artifacts_there(tmp_path, monkeypatch):
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    started(first, monkeypatch, None)
+    first.rename(second)
+    started(second, monkeypatch, None)
+    experiment = make_client(tracking_uri(Results(second), None)).get_experiment_by_name("made")
+    assert experiment.artifact_location == (second / "mlflow/artifacts").as_uri()
+
+
+def test_the_ui_of_results_that_cannot_be_written_says_what_to_do(tmp_path, monkeypatch, capsys):
+    started(tmp_path, monkeypatch, None)
+
+    def refuse(*_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("ssma.track.store.fcntl.flock", refuse)
+    assert main(["ui", str(tmp_path / "plan.json")]) == 2
+    assert "copy the results to where you may write" in capsys.readouterr().err
