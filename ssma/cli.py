@@ -82,9 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     reporter.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to put them")
     reporter.add_argument("--ablation", metavar="NAME", help="report this ablation alone")
     command("track", _track, "Fill the MLflow store from the records.", "plan")
-    command("status", _status, "Say how far a study is.", "plan").add_argument(
-        "--out", type=Path, help="the report's folder"
-    )
+    teller = command("status", _status, "Say how far a study is.", "plan")
+    teller.add_argument("--out", type=Path, help="the report's folder")
     command("ui", _ui, "Open the MLflow UI on a study's store.", "plan").add_argument("--port", type=int, default=5000)
     command("schema", _schema, "Print the JSON Schema of a study file.")
     command("show", _show, "Show what stands behind a number: an arm (id or label) or a fit (id).", "plan", "cell")
@@ -305,10 +304,11 @@ def _status(options: argparse.Namespace) -> int:
     if reason := unusable(results):
         print(f"  MLflow was not filled: {reason}. Mend it and run: {_self()} track {options.plan}")
     out = options.out or Path("reports", plan["study"])
-    if (out / "index.html").exists():
-        for name, where in (("report", out / "index.html"), ("tables", out / "tables"), ("figures", out / "figures")):
-            print(f"  {name:<8} {where}")
-        print(f"  {'mlflow':<8} {_self()} ui {options.plan}")
+    places = [("report", "index.html"), ("tables", "tables"), ("figures", "figures")]
+    places += [(name, f"ablations/{name}/index.html") for name in plan["ablations"]]  # of those that were run alone
+    for name, where in [place for place in places if (out / place[1]).exists()]:
+        print(f"  {name:<8} {out / where}")
+    print(f"  {'mlflow':<8} {_self()} ui {options.plan}")
     return 0
 
 

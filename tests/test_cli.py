@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ssma.cli import main
+from ssma.study.records import write_record
 
 ROOT = Path(__file__).parents[1]
 
@@ -72,3 +73,20 @@ def test_a_class_that_was_changed_since_the_plan_trains_nothing(tmp_path, monkey
     source.write_text("# a comment\nclass Mine:\n    pass\n")
     assert main(["evaluate", plan, "mine"]) == 2
     assert "card.json: missing; the data set is not prepared" in capsys.readouterr().err
+
+
+def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_path, capsys):
+    plan = tmp_path / "results" / "plan.json"
+    write_record(
+        plan, {"study": "s", "arms": [], "datasets": {}, "theory": {}, "ablations": {"width": {}, "depth": {}}}
+    )
+
+    def told():
+        assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
+        return [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:-1]]
+
+    assert told() == []
+    for page in ("ablations/width/index.html", "index.html"):
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / page).touch()
+    assert told() == [["report", f"{tmp_path}/index.html"], ["width", f"{tmp_path}/ablations/width/index.html"]]

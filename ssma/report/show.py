@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ssma.errors import StudyError
+from ssma.report.affine import without_pictures
 from ssma.report.labels import Metric, listing, spans
 from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
@@ -38,7 +39,7 @@ def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], wr
 
 
 def describe_fit(results: Results, fit_id: str) -> str:
-    """Returns everything about a fit: what it was of, its scores, its history epoch by epoch, versions."""
+    """Returns everything about a fit: what it was of, its scores, what its modules tell, its history, versions."""
     record = read_record(results.fit(fit_id))
     spec = record["spec"]
     about = {
@@ -49,7 +50,10 @@ def describe_fit(results: Results, fit_id: str) -> str:
     }  # fmt: skip
     lines = [*_pairs(about), "", "settings", *_pairs(flat(spec["settings"], spec["aggregator"]), "  "), ""]
     scores = {part: canonical_json(record[part]) for part in PARTS}
-    lines += ["scores at the best epoch", *_pairs(scores, "  "), "", "history", *_history(record), ""]
+    lines += ["scores at the best epoch", *_pairs(scores, "  "), ""]
+    if told := record.get("modules"):
+        lines += ["modules at the best epoch (pictures are in the record)", *_pairs(without_pictures(told), "  "), ""]
+    lines += ["history", *_history(record), ""]
     where = {
         "record": results.fit(fit_id),
         "MLflow": f"search for: tags.\"ssma.fit\" = '{fit_id}' (an evaluation fit; a tuning fit is in its trial's run)",

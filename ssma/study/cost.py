@@ -63,7 +63,7 @@ def usable_cores() -> int:
 
 
 def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
-    """Returns the cost of a whole plan.
+    """Returns the cost of a whole plan, of what is done already too.
 
     An arm costs what the finished fits of the same data set, layer and aggregator took on average; without any, the
     steps up to the epoch cap times a reference step: more than fits that end early, give or take half.
@@ -103,7 +103,7 @@ def describe(cost: Cost, cores: int) -> str:
         f"{cost.measured} of {cost.arms} arms by their own records, the others by reference steps up to the epoch cap"
     )
     counts = ", ".join(_count(*pair) for pair in ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))
-    text = f"{counts}\nabout {duration(cost.seconds / cores)} on {_count(cores, 'core')}{left_out} ({basis})"
+    text = f"{counts}\nabout {duration(cost.seconds / cores)} in all on {_count(cores, 'core')}{left_out} ({basis})"
     if not cost.theory:
         return text
     number = len(cost.theory)

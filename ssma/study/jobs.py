@@ -29,14 +29,16 @@ def prepare_jobs(package: Path) -> str:
     return f"set -euo pipefail; export PYTHONPATH={quoted}; "
 
 
-def free_dead_locks(folder: Path) -> int:
-    """Removes Snakemake's locks in a working directory if no run of this workflow is alive there.
+def free_dead_locks(folder: Path, study: str) -> int:
+    """Removes Snakemake's locks of a study in a working directory if no run of it is alive there.
 
-    Every run holds a shared lock for as long as it lives, which the system takes back when it is killed; Snakemake's
-    own locks are files, which stay. Two runs at once are still refused by Snakemake.
+    Every run holds a shared lock of its study for as long as it lives, which the system takes back when it is killed;
+    Snakemake's own locks are files, which stay. Two runs of a study at once are still refused by Snakemake. Locks of
+    other studies are left: one that runs beside it is none of ours.
 
     Args:
         folder: The ``.snakemake`` folder.
+        study: The study's name.
 
     Returns:
         The descriptor of the held lock; it stays open until the process ends.
@@ -44,17 +46,28 @@ def free_dead_locks(folder: Path) -> int:
     Raises:
         StudyError: If the folder cannot be written, or the file system has no locks.
     """
-    with lock_errors(folder / "alive"):
+    alive = folder / f"alive-{study}"
+    with lock_errors(alive):
         folder.mkdir(exist_ok=True)
-        descriptor = os.open(folder / "alive", os.O_RDWR | os.O_CREAT)
+        descriptor = os.open(alive, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for lock in (folder / "locks").glob("*.lock"):
-                lock.unlink()
+                if study in _locked_studies(lock):
+                    lock.unlink()
         except BlockingIOError:
-            pass  # another run is alive, its locks are none of ours
+            pass  # another run of it is alive and needs its locks
         fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor
+
+
+def _locked_studies(lock: Path) -> set[str]:
+    """Returns whose files a lock of Snakemake names: results/STUDY/... and reports/STUDY/..., a line each."""
+    try:
+        lines = lock.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:  # the run of another study has just ended
+        return set()
+    return {parts[1] for line in lines if len(parts := line.split("/")) > 1}
 
 
 def forget_lost(results: Results, plan: dict[str, Any]) -> None:

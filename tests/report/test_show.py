@@ -69,10 +69,23 @@ def test_a_fit_is_told_epoch_by_epoch(study, fabric, capsys):
         f"again ssma rerun {study.plan} MUTAG-gcn-ssma-told",
     ):  # fmt: skip
         assert line in text
+    assert "modules" not in text
     assert main(["show", str(study.plan), "MUTAG-gcn-ssma-told"]) == 0
     assert re.sub(" +", " ", capsys.readouterr().out) == text
     assert main(["show", str(study.plan), "ZINC / gcn / ssma"]) == 0
     assert "arm" in capsys.readouterr().out
+
+
+def test_a_fit_tells_the_summaries_of_its_modules(study, fabric):
+    spec = {"dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
+            "aggregator": "ssma", "settings": {"aggregator": {}, "model": {}, "training": {}}}  # fmt: skip
+    modules = {"blocks.0.aggr": {"learned": {"mean": 0.5, "picture": [[0.25]]}}, "blocks.1.aggr": {"alive": True}}
+    fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=spec, modules=modules)
+    assert (
+        "modules at the best epoch (pictures are in the record)\n"
+        '  blocks.0.aggr  {"learned":{"mean":0.5}}\n'
+        '  blocks.1.aggr  {"alive":true}\n'
+    ) in describe_fit(study, "MUTAG-gcn-ssma-told")
 
 
 def test_every_arm_of_the_report_has_a_page(study, tmp_path):

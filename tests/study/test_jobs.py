@@ -66,11 +66,40 @@ def test_a_file_system_without_locks_is_named_in_one_error(tmp_path, monkeypatch
     monkeypatch.setattr("fcntl.flock", flock)
     for lock, take in (
         ("fit.lock", lambda: exclusive(tmp_path / "fit.lock").__enter__()),
-        ("alive", lambda: free_dead_locks(tmp_path)),
+        ("alive-mine", lambda: free_dead_locks(tmp_path, "mine")),
     ):
         with pytest.raises(StudyError) as caught:
             take()
         assert str(caught.value).startswith(f"{tmp_path / lock}: cannot be locked (No locks available); results need")
+
+
+def test_the_locks_of_a_dead_study_are_freed_beside_a_living_one(tmp_path):
+    locks = {
+        "0.input.lock": "reports/mine/index.html\nresults/mine/records.parquet\n",
+        "0.output.lock": "results/mine/arms/a/tuned\n",
+        "1.output.lock": "results/mine2/plan.json\nresults/other/mine/x\n",
+        "2.input.lock": "results/other/plan.json\n",
+        "3.input.lock": "",
+    }
+    (tmp_path / "locks").mkdir()
+
+    def kept_after(study):
+        for name, files in locks.items():
+            (tmp_path / "locks" / name).write_text(files)
+        held.append(free_dead_locks(tmp_path, study))
+        return {path.name for path in (tmp_path / "locks").iterdir()}
+
+    held = []
+    try:
+        assert kept_after("other") == {"0.input.lock", "0.output.lock", "3.input.lock"}
+        assert kept_after("mine") == {"1.output.lock", "2.input.lock", "3.input.lock"}
+        assert kept_after("mine") == set(locks)  # its first run is alive
+        os.close(held.pop(1))
+        os.close(held.pop(1))
+        assert kept_after("mine") == {"1.output.lock", "2.input.lock", "3.input.lock"}
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
 
 
 def test_a_lock_that_cannot_be_made_is_named_in_one_error(tmp_path):

@@ -22,7 +22,7 @@ try:
     update_config(config, from_command_line(workflow.config_settings.config))
     PLAN = make_plan(parse_study(config))
     if workflow.is_main_process:
-        free_dead_locks(Path(".snakemake"))
+        free_dead_locks(Path(".snakemake"), PLAN["study"])
 except StudyError as error:
     raise WorkflowError(str(error))
 
