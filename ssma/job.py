@@ -43,18 +43,20 @@ class Watcher:
         self.done += 1
         left = (time.monotonic() - self.start) / self.done * max(self.fits - self.done, 0)
         part = record["validation"]
-        score = f"validation {record['metric']} {part[record['metric']]:.4f}" if part else str(record["reason"])
+        score = str(record["reason"])
+        if part:
+            score = f"validation {record['metric']} {part[record['metric']]:.4f}, {record['epochs']} epochs"
         shown = " ".join(
             f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
             for key, value in hyperparameters.items()
         )
+        shown = f" [{shown}]" if shown else ""
         log.info(
-            "fit %d of at most %d, split %d: %s, %s epochs [%s] about %s left",
+            "fit %d of at most %d, split %d: %s%s, about %s left",
             self.done,
             self.fits,
             split,
             score,
-            record["epochs"],
             shown,
             duration(left),
         )

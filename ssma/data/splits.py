@@ -25,8 +25,8 @@ def make_splits(y: Tensor, folds: int, scheme: str, seed: int) -> tuple[str, lis
     items = y.size(0)
     if not 3 <= folds <= items:
         raise StudyError(
-            f"splits.folds: {folds} is not possible with {items} items; train, validation and test need "
-            f"3 to {items} folds"
+            f"splits.folds: {folds} is not possible with {items} items; train, validation and test need at least 3 "
+            f"folds, each with an item"
         )
     if scheme == "stratified" and not y.is_floating_point():
         parts = _stratified_folds(y.numpy(), folds, seed)

@@ -141,7 +141,7 @@ def file_fingerprint(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror}); give the path of a file") from error
+        raise ValueError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def data_fingerprint(path: Path) -> str:
