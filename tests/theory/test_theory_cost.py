@@ -81,7 +81,7 @@ def test_more_cores_than_jobs_make_nothing_faster(tmp_path):
     cost = plan_cost(planned(separation={}), Results(tmp_path))
     jobs = cost.arms + 1
     assert describe(cost, 2**63 - 1) == describe(cost, jobs)
-    assert f"about {duration(cost.seconds / jobs)} on {jobs} cores" in describe(cost, 2**63 - 1)
+    assert f"about {duration(cost.seconds / jobs)} in all on {jobs} cores" in describe(cost, 2**63 - 1)
     assert "of it about 4 s for 1 theory experiment" in describe(cost, jobs)
 
 
