@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn import Linear
 from torch.nn.functional import linear
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils import degree, scatter
+
+from ssma.aggr.opaque import recorded
 
 
 class GroupedAggregation(Aggregation):
@@ -123,8 +124,7 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
         index = index.long()  # torch's scatter has wrong gradients by int32, and takes uint8 for a mask
     else:
         ptr = ptr.long()
-        recorded = torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None  # without values
-        on_host = ptr.device.type == "cpu" and not recorded
+        on_host = ptr.device.type == "cpu" and not recorded()
         if on_host and (ptr[0] != 0 or ptr[-1] != x.size(dim) or bool((ptr[1:] < ptr[:-1]).any())):
             raise ValueError(
                 f"{type(aggr).__name__} got {x.size(dim)} messages and ptr from {int(ptr[0])} to {int(ptr[-1])} but "

@@ -5,6 +5,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+
+def recorded() -> bool:
+    """Says whether steps are recorded or replaced (by a compiler, or a dispatch mode such as that of fake tensors), so
+    that tensors may have no values."""
+    return torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None
 
 
 def opaque(

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from ssma.aggr.opaque import recorded
 
 
 def kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -32,9 +33,8 @@ def kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @wraps(table)
     def again(*arguments: Any) -> Tensor:
-        recorded = torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None
-        recorded = recorded or (arguments[-1].type == "cuda" and torch.cuda.is_current_stream_capturing())
-        return (table if recorded else first)(*arguments)
+        anew = recorded() or (arguments[-1].type == "cuda" and torch.cuda.is_current_stream_capturing())
+        return (table if anew else first)(*arguments)
 
     return again
 
