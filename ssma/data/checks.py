@@ -53,8 +53,7 @@ def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
 
 def edge_notes(graphs: Graphs) -> list[str]:
     """Returns a note if there are edges without one that leads back, edges that are repeated, or self-loops."""
-    start = torch.repeat_interleave(graphs.node_ptr[:-1], graphs.edge_ptr.diff())
-    source, target = graphs.edge_index + start
+    source, target = graphs.ends(0), graphs.ends(1)
     there, back = (source * graphs.num_nodes + target).unique(), (target * graphs.num_nodes + source).unique()
     counts = {
         "have none that leads back": int((~torch.isin(there, back, assume_unique=True)).sum()),

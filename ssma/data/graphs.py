@@ -81,7 +81,7 @@ class Graphs:
         _require(not empty, f"part numbers the parts from 0 and each has a node, but {empty} has none")
 
     def _sort_edges(self) -> None:
-        target = self._ends(1)
+        target = self.ends(1)
         if bool((target.diff() >= 0).all()):
             return
         order = target.argsort(stable=True)
@@ -89,7 +89,7 @@ class Graphs:
         if self.edge_attr is not None:
             object.__setattr__(self, "edge_attr", self.edge_attr[order])
 
-    def _ends(self, side: int) -> Tensor:
+    def ends(self, side: int) -> Tensor:
         """Returns the source (0) or target (1) of every edge, numbered over all graphs, int64 [E]."""
         return self.edge_index[side] + torch.repeat_interleave(self.node_ptr[:-1], self.edge_ptr.diff())
 
@@ -107,11 +107,11 @@ class Graphs:
 
     def in_degrees(self) -> Tensor:
         """Returns the number of incoming edges of every node, int64 [num_nodes]."""
-        return torch.bincount(self._ends(1), minlength=self.num_nodes)
+        return torch.bincount(self.ends(1), minlength=self.num_nodes)
 
     def out_degrees(self) -> Tensor:
         """Returns the number of outgoing edges of every node, int64 [num_nodes]."""
-        return torch.bincount(self._ends(0), minlength=self.num_nodes)
+        return torch.bincount(self.ends(0), minlength=self.num_nodes)
 
     def save(self, path: Path) -> None:
         """Writes the tensors as a plain dict, whole or not at all."""

@@ -166,8 +166,7 @@ TASKS = {
 
 def neighbour_products(graphs: Graphs, values: Tensor, along_edges: bool = False) -> Tensor:
     """Returns, in float64, each node's product over its neighbours of their ``values`` (or of its edges' values)."""
-    shift = torch.repeat_interleave(graphs.node_ptr[:-1], graphs.edge_ptr.diff())
-    source, target = graphs.edge_index + shift
+    source, target = graphs.ends(0), graphs.ends(1)
     rows = values.double() if along_edges else values.double()[source]
     index = target.unsqueeze(1).expand_as(rows)
     return torch.ones(graphs.num_nodes, rows.size(1), dtype=rows.dtype).scatter_reduce(0, index, rows, "prod")
@@ -189,8 +188,7 @@ def typed_weights(node_types: int, seed: int) -> Tensor:
 
 
 def _typed_products(graphs: Graphs, weights: Tensor) -> Tensor:
-    shift = torch.repeat_interleave(graphs.node_ptr[:-1], graphs.edge_ptr.diff())
-    types = graphs.x[graphs.edge_index[0] + shift, 0]
+    types = graphs.x[graphs.ends(0), 0]
     return neighbour_products(graphs, weights[types, graphs.edge_attr[:, 0]].unsqueeze(1), along_edges=True)
 
 
