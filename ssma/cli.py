@@ -115,20 +115,17 @@ def _add_bench(commands: Any) -> None:
     ):
         bench = benches.add_parser(what, help=text, description=text)
         bench.set_defaults(run=_bench, what=what)
-        bench.add_argument(
-            "--out", type=Path, default=Path("reports", "bench"), metavar="FOLDER", help="where to write"
-        )
-        bench.add_argument(
-            "--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: CPU, and CUDA if there"
-        )
+        bench.add_argument("--out", type=Path, default=Path("reports/bench"), metavar="FOLDER", help="where to write")
+        devices = ("auto", "cpu", "cuda")
+        bench.add_argument("--device", choices=devices, default="auto", help="auto: CPU, and CUDA if there")
         bench.add_argument("--threads", type=_positive, help="torch's threads, all cores by default")
         bench.add_argument("--quick", action="store_true", help="a small grid, in under a minute")
-        bench.add_argument(
-            "--budget", type=_positive, metavar="SECONDS", help="for the repeats of a cell (10; quick: 1)"
-        )
+        bench.add_argument("--budget", type=_positive, metavar="SECONDS", help="for a cell's repeats (10; quick: 1)")
         if what != "data":
             bench.add_argument("--memory-share", type=_share, default=0.6, help="of the free memory, for one call")
             bench.add_argument("--time-cap", type=_positive, default=60, metavar="SECONDS", help="for one call")
+        if what == "aggr":
+            bench.add_argument("--compiled", action="store_true", help="SSMA also with compiled=True")
         if what in ("data", "fit"):
             bench.add_argument(
                 "--mirror", type=Path, default=os.environ.get("SSMA_DATA_MIRROR"), metavar="FOLDER",
@@ -377,8 +374,10 @@ def _bench(options: argparse.Namespace) -> int:
         bench_data(*shared, budget, options.mirror)
     else:
         limits = Limits(options.memory_share, options.time_cap, budget)
-        more = [options.mirror] if options.what == "fit" else []
-        {"aggr": bench_aggr, "fit": bench_fit, "runtime": bench_runtime}[options.what](*shared, limits, *more)
+        more = {"aggr": ["compiled"], "fit": ["mirror"]}.get(options.what, [])
+        {"aggr": bench_aggr, "fit": bench_fit, "runtime": bench_runtime}[options.what](
+            *shared, limits, *(getattr(options, name) for name in more)
+        )  # fmt: skip
     print(f"benchmark: {options.out / options.what}.md")
     return 0
 

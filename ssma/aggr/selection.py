@@ -9,7 +9,7 @@ from torch.nn.functional import embedding_bag
 from torch_geometric.utils import degree, softmax
 
 from ssma.aggr.grouped import fold_heads
-from ssma.aggr.opaque import opaque
+from ssma.aggr.opaque import opaque, recorded
 
 
 def position_in_group(index: Tensor, dim_size: int, order: Tensor) -> Tensor:
@@ -107,7 +107,8 @@ def _sums(weight: Tensor, message: Tensor, group: Tensor, sizes: Tensor) -> Tens
     """
     kappa, count = weight.shape
     starts = (sizes.cumsum(0) - sizes) + torch.arange(kappa, device=group.device).unsqueeze(1) * count
-    if group.device.type == "cpu" and bool((group[1:] >= group[:-1]).all()):  # sorted, as the batches of a study are
+    on_host = group.device.type == "cpu" and not recorded()
+    if on_host and bool((group[1:] >= group[:-1]).all()):  # sorted, as the batches of a study are
         order = torch.arange(count, device=group.device)
     else:
         order = group.argsort(stable=True)

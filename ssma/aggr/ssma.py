@@ -1,6 +1,7 @@
 """Sequential Signal Mixing Aggregation."""
 
 import math
+from inspect import signature
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -11,9 +12,10 @@ from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr.affine import compare_maps
 from ssma.aggr.grouped import apply_linear, check_switch, check_width, is_number, is_width, targets_of
-from ssma.aggr.product import BLOCK, compressed_product, headroom, largest_factor
+from ssma.aggr.product import compressed_product
 from ssma.aggr.selection import attention_slots, random_slots
 from ssma.aggr.spectrum import kept, roots_of_unity, transform_matrix, transformed_map, transformed_weight
+from ssma.aggr.steps import BLOCK, headroom, largest_factor
 
 CHOICES = {
     "selection": ("attention", "random"),
@@ -98,6 +100,8 @@ class SSMAAggregation(Aggregation):
             gives the polynomial's coefficients themselves and overflows as they do, or ``"log"``, log(1 + magnitude).
         slots_from: What is selected: ``"messages"`` (the paper's), or ``"features"``, what the layer propagates of
             the source nodes, before weights, attention and edge features make messages of it.
+        compiled: Run step 3 in kernels that `torch.compile` makes when they are first needed, in seconds; results
+            are the same up to rounding. It needs a C++ compiler on a CPU, Triton on a GPU.
 
     Shapes:
         - **input:** messages :math:`(E, d)`, :math:`(E, heads \cdot d)` or :math:`(E, heads, d)`
@@ -118,6 +122,7 @@ class SSMAAggregation(Aggregation):
         mixing: Literal["convolution", "product", "sum"] = "convolution",
         normalisation: Literal["geometric", "none", "log"] = "geometric",
         slots_from: Literal["messages", "features"] = "messages",
+        compiled: bool = False,
     ) -> None:
         super().__init__()
         for name, value in (("in_channels", in_channels), ("kappa", kappa), ("heads", heads)):
@@ -138,6 +143,12 @@ class SSMAAggregation(Aggregation):
         if not is_number(temperature) or not 0 < temperature < math.inf:
             raise ValueError(f"SSMAAggregation got temperature={temperature!r} but expected a finite number above 0")
         check_switch(self, "learn_affine", learn_affine)
+        check_switch(self, "compiled", compiled)
+        if compiled and "isolate_recompiles" not in signature(torch.compile).parameters:
+            raise ValueError(
+                f"SSMAAggregation got compiled=True but torch {torch.__version__} compiles too few widths; "
+                f"use torch 2.13, or leave compiled at its default, False"
+            )
         if attention_channels is None:
             attention_channels = heads * in_channels
         pair = attention_channels if isinstance(attention_channels, tuple | list) else (attention_channels,) * 2
@@ -157,6 +168,7 @@ class SSMAAggregation(Aggregation):
         self.mixing = mixing
         self.normalisation = normalisation
         self.slots_from = slots_from
+        self.compiled = compiled
         self.m1 = kappa + 1
         self.m2 = kappa * (in_channels - 1) + 1
         self.rank = self._rank()
@@ -305,7 +317,18 @@ class SSMAAggregation(Aggregation):
             slots = torch.cat([slots, present, 1 - present], -1)
         weight = self.weight.to(dtype)
         weight = transformed_weight(weight) if transforms else weight.flatten(1).t()
-        return slots, scale, near, matrix, root, gain, weight, not transforms, self.normalisation == "log"
+        return (
+            slots,
+            scale,
+            near,
+            matrix,
+            root,
+            gain,
+            weight,
+            not transforms,
+            self.normalisation == "log",
+            self.compiled,
+        )
 
     def _sum(self, slots: Tensor, filled: Tensor) -> Tensor:
         """Returns the sum of the slots' arrays under the first part of the compressor."""
@@ -336,7 +359,8 @@ class SSMAAggregation(Aggregation):
         return (
             f"{type(self).__name__}({self.in_channels}, kappa={self.kappa}, selection={self.selection}, "
             f"heads={self.heads}, rank={rank}, learn_affine={self.learn_affine}, temperature={self.temperature}, "
-            f"mixing={self.mixing}, normalisation={self.normalisation}, slots_from={self.slots_from})"
+            f"mixing={self.mixing}, normalisation={self.normalisation}, slots_from={self.slots_from}, "
+            f"compiled={self.compiled})"
         )
 
 

@@ -22,6 +22,7 @@ PASSES = {"forward": False, "forward+backward": True}
 SEED = 0
 DEGREE = 4
 LAYER_KAPPA = 4
+COMPILED = ", compiled"
 PROBE = 10  # the first forecast of a row of sizes comes from a tenth of the smallest
 
 Row = dict[str, Any]
@@ -38,6 +39,7 @@ class Grid:
     stage_nodes: int = 10_000
     draw_nodes: int = 169_343  # ogbn-arxiv, made undirected
     draw_edges: int = 2_315_598
+    compiled: bool = False  # also SSMA with compiled=True
 
     def __len__(self) -> int:
         """Returns the number of cells, on one device."""
@@ -63,14 +65,17 @@ def random_graph(nodes: int, edges: int, device: torch.device, skew: float = 1.0
     return torch.stack([source, target]).to(device)
 
 
-def layers(d: int, edge_index: Tensor, nodes: int) -> dict[str, Module]:
+def layers(d: int, edge_index: Tensor, nodes: int, compiled: bool = False) -> dict[str, Module]:
     """Returns the layers to compare, all from width d to d and without self-loops."""
     torch.manual_seed(SEED)
     degrees = edge_index[1].bincount(minlength=nodes).bincount()
     gcn = {"add_self_loops": False}
     aggregators, scalers = ["mean", "max", "min", "std"], ["identity", "amplification", "attenuation"]
-    return {
-        "GCN + SSMA": use_aggregation(GCNConv(d, d, **gcn), SSMAAggregation(d, LAYER_KAPPA)),
+    with_ssma = {
+        "GCN + SSMA" + name: use_aggregation(GCNConv(d, d, **gcn), SSMAAggregation(d, LAYER_KAPPA, compiled=how))
+        for name, how in _ways(compiled)
+    }
+    return with_ssma | {
         "PNA, 1 tower": PNAConv(d, d, aggregators, scalers, degrees),
         "PNA, 4 towers": PNAConv(d, d, aggregators, scalers, degrees, towers=4),
         "GAT, 8 heads": GATConv(d, d // 8, heads=8, add_self_loops=False),
@@ -83,11 +88,11 @@ def run_aggr(grid: Grid, devices: list[torch.device], limits: Limits) -> Iterato
     """Yields the rows of one cell after the other: every repeat, the peak memory, and what was not run and why."""
     for device in devices:
         for d, kappa, name in product(grid.widths, grid.kappas, PASSES):
-            make = partial(operator_works, d, kappa, PASSES[name], device)
+            make = partial(operator_works, d, kappa, PASSES[name], device, compiled=grid.compiled)
             cell = {"part": "operator", "d": d, "kappa": kappa, "pass": name}
             yield from _sizes(make, grid.nodes, device, limits, cell)
         for d, name in product(grid.widths, PASSES):
-            make = partial(layer_works, d, PASSES[name], device)
+            make = partial(layer_works, d, PASSES[name], device, compiled=grid.compiled)
             cell = {"part": "layers", "d": d, "kappa": LAYER_KAPPA, "pass": name}
             yield from _sizes(make, grid.nodes, device, limits, cell)
         for d, kappa in grid.stages:
@@ -95,21 +100,24 @@ def run_aggr(grid: Grid, devices: list[torch.device], limits: Limits) -> Iterato
         yield _draw(grid, device, limits)
 
 
-def operator_works(d: int, kappa: int, backward: bool, device: torch.device, nodes: int) -> dict[str, Work]:
-    """Returns SSMA and the paper's formulation of it, with the same weights, on the same messages."""
-    torch.manual_seed(SEED)
-    aggr = SSMAAggregation(d, kappa).to(device)
-    paper = PaperSSMA(aggr)
+def operator_works(
+    d: int, kappa: int, backward: bool, device: torch.device, nodes: int, compiled: bool = False
+) -> dict[str, Work]:
+    """Returns SSMA, if asked for also compiled, and the paper's formulation of it, with the same weights, on the same
+    messages."""
+    aggrs = {}
+    for name, how in _ways(compiled):
+        torch.manual_seed(SEED)
+        aggrs["SSMA" + name] = SSMAAggregation(d, kappa, compiled=how).to(device)
+    paper = PaperSSMA(aggrs["SSMA"])
     source, index = random_graph(nodes, nodes * DEGREE, device)
     message = torch.randn(nodes, d, device=device)[source]
     upper = torch.randn(nodes, d, device=device) if backward else None
-    return {
-        "SSMA": module_work(aggr, message, index, None, nodes, upper=upper),
-        "paper": module_work(paper, message, index, nodes, upper=upper),
-    }
+    works = {name: module_work(aggr, message, index, None, nodes, upper=upper) for name, aggr in aggrs.items()}
+    return works | {"paper": module_work(paper, message, index, nodes, upper=upper)}
 
 
-def layer_works(d: int, backward: bool, device: torch.device, nodes: int) -> dict[str, Work]:
+def layer_works(d: int, backward: bool, device: torch.device, nodes: int, compiled: bool = False) -> dict[str, Work]:
     """Returns the layers on one graph."""
     torch.manual_seed(SEED)
     edge_index = random_graph(nodes, nodes * DEGREE, device)
@@ -117,8 +125,13 @@ def layer_works(d: int, backward: bool, device: torch.device, nodes: int) -> dic
     upper = torch.randn(nodes, d, device=device) if backward else None
     return {
         name: module_work(layer.to(device), x, edge_index, upper=upper)
-        for name, layer in layers(d, edge_index, nodes).items()
+        for name, layer in layers(d, edge_index, nodes, compiled).items()
     }
+
+
+def _ways(compiled: bool) -> list[tuple[str, bool]]:
+    """Returns name and switch of SSMA, and of SSMA compiled if that is measured too."""
+    return [("", False), (COMPILED, True)][: 1 + compiled]
 
 
 def _sizes(

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from ssma.study.records import write_atomic
 Rows = list[dict[str, Any]]
 
 
-def bench_aggr(out: Path, device: str, threads: int | None, quick: bool, limits: Limits) -> None:
+def bench_aggr(out: Path, device: str, threads: int | None, quick: bool, limits: Limits, compiled: bool) -> None:
     """Writes ``aggr.md``, ``aggr.csv`` (after every cell) and the figures to ``out``.
 
     Args:
@@ -33,11 +34,12 @@ def bench_aggr(out: Path, device: str, threads: int | None, quick: bool, limits:
         threads: Threads of torch, all cores by default.
         quick: Measure a grid of a few seconds.
         limits: What is not measured because it would take too much.
+        compiled: Measure SSMA also with ``compiled=True``.
 
     Raises:
         StudyError: If CUDA is asked for and there is none.
     """
-    devices, grid = _start(device, threads), QUICK if quick else Grid()
+    devices, grid = _start(device, threads), replace(QUICK if quick else Grid(), compiled=compiled)
     cells, count = run_aggr(grid, devices, limits), len(grid) * len(devices)
     frame = _measured(cells, count, out / "aggr.csv", tables.COLUMNS, _what)
     images = _images(figures.draw(frame, out))

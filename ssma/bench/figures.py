@@ -19,7 +19,7 @@ def draw(frame: pd.DataFrame, folder: Path) -> list[Path]:
     whole["κ"] = whole["kappa"].astype(str)
     paths = []
     for device, mine in whole.groupby("device", sort=False):
-        operator = {"hue": "κ", "style": "method", "style_order": ["SSMA", "paper"]}
+        operator = {"hue": "κ", "style": "method"}
         layers = {"hue": "method", "style": "method"}
         for part, marks in (("operator", operator), ("layers", layers)):
             figure = _lines(mine[mine["part"] == part], marks)

@@ -101,8 +101,8 @@ def _slots(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> tu
 
 def _split(factors: tuple) -> tuple[tuple, Tensor, tuple]:
     """Parts the arguments of the product: those before the compressor's weight, the weight, those after it."""
-    *before, weight, real, logarithmic = factors
-    return tuple(before), weight, (real, logarithmic)
+    *before, weight, real, logarithmic, compiled = factors
+    return tuple(before), weight, (real, logarithmic, compiled)
 
 
 def stage_work(stage: Callable[[], Tensor], aggr: SSMAAggregation) -> dict[str, Work]:

@@ -37,15 +37,15 @@ def summary(frame: pd.DataFrame, cell: list[str] = CELL) -> pd.DataFrame:
     ).reset_index()  # fmt: skip
 
 
-def ratios(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns SSMA's gain over the paper's formulation in each cell where both ran: ``time`` and ``memory``."""
+def ratios(frame: pd.DataFrame, method: str = "SSMA") -> pd.DataFrame:
+    """Returns a method's gain over the paper's formulation in each cell where both ran: ``time`` and ``memory``."""
     part = summary(frame).query("part == 'operator' and n > 0")
     wide = part.set_index([*CELL[1:], "method"])[["seconds", "bytes"]].astype(float).unstack("method")
-    wide = wide.reindex(columns=pd.MultiIndex.from_product([["seconds", "bytes"], ["SSMA", "paper"]])).dropna()
+    wide = wide.reindex(columns=pd.MultiIndex.from_product([["seconds", "bytes"], [method, "paper"]])).dropna()
     return pd.DataFrame(
         {
-            "time": wide["seconds", "paper"] / wide["seconds", "SSMA"],
-            "memory": wide["bytes", "paper"] / wide["bytes", "SSMA"],
+            "time": wide["seconds", "paper"] / wide["seconds", method],
+            "memory": wide["bytes", "paper"] / wide["bytes", method],
         }
     ).reset_index()
 
@@ -137,33 +137,46 @@ def _compared(pair: pd.DataFrame, scale: int) -> list[str]:
 
 def _tables(frame: pd.DataFrame) -> "Iterator[Table]":
     whole = summary(frame)
-    gains = ratios(frame)
-    for name in whole.loc[whole["part"] == "operator", "pass"].unique():
-        yield _operator(whole.query("part == 'operator' and `pass` == @name"), gains[gains["pass"] == name], name)
+    operator = whole[whole["part"] == "operator"]
+    for method in operator.loc[operator["method"] != "paper", "method"].unique():
+        gains = ratios(frame, method)
+        for name in operator["pass"].unique():
+            yield _operator(operator[operator["pass"] == name], gains[gains["pass"] == name], name, method)
     for name in whole.loc[whole["part"] == "layers", "pass"].unique():
         yield _layers(whole.query("part == 'layers' and `pass` == @name"), name)
     yield _stages(whole[whole["part"] == "stages"])
     yield _draw(whole[whole["part"] == "draw"], frame)
 
 
-def _operator(whole: pd.DataFrame, gains: pd.DataFrame, name: str) -> Table:
+def _operator(whole: pd.DataFrame, gains: pd.DataFrame, name: str, method: str) -> Table:
     rows = []
     for (d, kappa, nodes), cell in whole.groupby(["d", "kappa", "nodes"], sort=False):
         by_method = cell.set_index("method")
-        ours, paper = by_method.loc["SSMA"], by_method.loc["paper"]
+        ours, paper = by_method.loc[method], by_method.loc["paper"]
         gain = gains[(gains["d"] == d) & (gains["kappa"] == kappa) & (gains["nodes"] == nodes)]
         pair = [f"{gain[what].iloc[0]:.1f}" if len(gain) else "" for what in ("time", "memory")]
         texts = [str(d), str(kappa), f"{nodes:,}", time_text(ours), time_text(paper), pair[0], megabytes(ours)]
         rows.append([Cell(text) for text in [*texts, megabytes(paper), pair[1], f"{ours['n']}"]])
-    columns = ["d", "κ", "nodes", "SSMA, ms", "paper, ms", "ratio", "SSMA, MB", "paper, MB", "ratio", "repeats"]
+    columns = [
+        "d",
+        "κ",
+        "nodes",
+        f"{method}, ms",
+        "paper, ms",
+        "ratio",
+        f"{method}, MB",
+        "paper, MB",
+        "ratio",
+        "repeats",
+    ]
     notes = [
-        f"{what.capitalize()}, paper / SSMA, over {len(gains)} cells: geometric mean "
+        f"{what.capitalize()}, paper / {method}, over {len(gains)} cells: geometric mean "
         f"{np.exp(np.log(gains[what]).mean()):.1f}, smallest {gains[what].min():.1f}, largest {gains[what].max():.1f}."
         for what in ("time", "memory")
         if len(gains)
     ]
-    caption = f"**SSMA against the paper's formulation, {name}** (attention slots, compression 0.25, equal results)"
-    return Table(f"operator-{name}", caption, columns, rows, notes)
+    caption = f"**{method} against the paper's formulation, {name}** (attention slots, compression 0.25, equal results)"
+    return Table(f"{method}-{name}", caption, columns, rows, notes)
 
 
 def _layers(whole: pd.DataFrame, name: str) -> Table:

@@ -409,5 +409,5 @@ def test_operators_satisfy_the_rules_of_torch():
     root, gain = torch.full((5, 1), 1 / 3), torch.rand(5, 1)
     weight = torch.randn(48, 2, requires_grad=True)
     torch.library.opcheck(
-        torch.ops.ssma.compressed_product.default, (slots, scale, near, matrix, root, gain, weight, False, False)
+        torch.ops.ssma.compressed_product.default, (slots, scale, near, matrix, root, gain, weight, False, False, False)
     )
