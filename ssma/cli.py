@@ -124,7 +124,7 @@ def _add_bench(commands: Any) -> None:
         if what != "data":
             bench.add_argument("--memory-share", type=_share, default=0.6, help="of the free memory, for one call")
             bench.add_argument("--time-cap", type=_positive, default=60, metavar="SECONDS", help="for one call")
-        if what == "aggr":
+        if what in ("aggr", "fit"):
             bench.add_argument("--compiled", action="store_true", help="SSMA also with compiled=True")
         if what in ("data", "fit"):
             bench.add_argument(
@@ -374,7 +374,7 @@ def _bench(options: argparse.Namespace) -> int:
         bench_data(*shared, budget, options.mirror)
     else:
         limits = Limits(options.memory_share, options.time_cap, budget)
-        more = {"aggr": ["compiled"], "fit": ["mirror"]}.get(options.what, [])
+        more = {"aggr": ["compiled"], "fit": ["compiled", "mirror"]}.get(options.what, [])
         {"aggr": bench_aggr, "fit": bench_fit, "runtime": bench_runtime}[options.what](
             *shared, limits, *(getattr(options, name) for name in more)
         )  # fmt: skip

@@ -66,7 +66,9 @@ def bench_data(out: Path, device: str, threads: int | None, quick: bool, budget:
     write_atomic(out / "data.md", tables.data_page(frame, machine(devices), images).encode())
 
 
-def bench_fit(out: Path, device: str, threads: int | None, quick: bool, limits: Limits, mirror: Path | None) -> None:
+def bench_fit(
+    out: Path, device: str, threads: int | None, quick: bool, limits: Limits, compiled: bool, mirror: Path | None
+) -> None:
     """Writes ``fit.md``, ``fit.csv`` and the figures to ``out``, like :func:`bench_aggr`.
 
     Args:
@@ -75,9 +77,10 @@ def bench_fit(out: Path, device: str, threads: int | None, quick: bool, limits: 
         threads: Threads of torch, all cores by default.
         quick: Take small networks on one small data set only.
         limits: What is not measured because it would take too much.
+        compiled: As in :func:`bench_aggr`.
         mirror: As in :func:`bench_data`.
     """
-    devices, grid = _start(device, threads), FIT_QUICK if quick else FitGrid()
+    devices, grid = _start(device, threads), replace(FIT_QUICK if quick else FitGrid(), compiled=compiled)
     columns = [*tables.FIT_CELL, *tables.MEASURED]
     with tempfile.TemporaryDirectory() as work:
         cells, count = run_fit_bench(grid, devices, limits, mirror, Path(work)), len(grid) * len(devices)

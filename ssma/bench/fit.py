@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ssma.data.batches import Batches
 from ssma.data.degrees import degree_histogram
 from ssma.data.prepare import Prepared
 from ssma.fit.training import Task, Training
-from ssma.layers.network import Network
+from ssma.layers.network import Network, compile_products
 from ssma.layers.width import count_parameters, hidden_channels
 
 SEED = 0
@@ -45,10 +45,11 @@ class FitGrid:
     arms: tuple[Arm, ...] = ARMS
     changes: dict[str, Any] = field(default_factory=dict)
     steps: int = 8
+    compiled: bool = False  # also SSMA in compiled kernels
 
     def __len__(self) -> int:
         """Returns the number of cells, on one device."""
-        return len(self.names) * len(self.arms)
+        return len(self.names) * (len(self.arms) + self.compiled * sum(arm[1] == "ssma" for arm in self.arms))
 
 
 FIT_QUICK = FitGrid(("MUTAG",), (*ARMS[:3], ARMS[6]), {"model.budget": 20_000, "model.num_layers": 2})
@@ -65,8 +66,10 @@ def run_fit_bench(
         bench = bench_set(name, mirror, work, grid.arms, grid.changes)
         for device in devices:
             for arm in bench.arms:
-                cell = {"device": device.type, "dataset": name, "origin": bench.origin}
-                yield _cell(cell, Sample.of(bench.prepared, arm, grid.steps), limits, device)
+                for compiled in (False, True) if grid.compiled and arm["aggregator"] == "ssma" else (False,):
+                    cell = {"device": device.type, "dataset": name, "origin": bench.origin}
+                    sample = Sample.of(bench.prepared, arm, grid.steps)
+                    yield _cell(cell, replace(sample, compiled=compiled), limits, device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,7 @@ class Sample:
     validation: list[int]
     width: int
     degrees: Tensor
+    compiled: bool = False
 
     @classmethod
     def of(cls, prepared: Prepared, arm: dict[str, Any], steps: int) -> "Sample":
@@ -106,6 +110,8 @@ class Sample:
         network = Network(
             card, self.arm["layer"], self.arm["aggregator"], settings, self.width, degrees=self.degrees
         ).to(device)
+        if self.compiled:
+            compile_products(network)
         size, graphs = settings["training"]["batch_size"], self.prepared.graphs
         train, validation = (Batches(graphs, items, size, "graph", device) for items in (self.train, self.validation))
         task = Task(card["loss"], card["metric"], card["direction"])
@@ -141,12 +147,13 @@ def _cell(cell: Row, sample: Sample, limits: Limits, device: torch.device) -> li
     torch.manual_seed(SEED)
     arm, settings = sample.arm, sample.arm["settings"]
     step = _forecast(sample, device)
-    sample = Sample.of(sample.prepared, arm, min(max(1, int(CALL_SECONDS / step.seconds)), sample.steps))
+    part = Sample.of(sample.prepared, arm, min(max(1, int(CALL_SECONDS / step.seconds)), sample.steps))
+    sample = replace(part, compiled=sample.compiled)
     network, ours = sample.ours(device)
     cell |= {
         "layer": arm["layer"],
         "aggregator": arm["aggregator"],
-        "selection": settings["aggregator"].get("selection", ""),
+        "selection": settings["aggregator"].get("selection", "") + " compiled" * sample.compiled,
         "width": sample.width,
         "parameters": count_parameters(network),
         "share": sample.share,

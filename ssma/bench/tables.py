@@ -92,6 +92,7 @@ def fit_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -
         "SSMA, neighbours drawn node by node; package: what a study runs",
         "attention scores: PyG's see the message of a head, those of the package all heads of both ends of an edge",
         "pna with the aggregator pna is the layer's own mix; ssma joins it",
+        "compiled: the package's SSMA with compiled kernels",
     ]
     scaled = frame.assign(seconds=frame["seconds"] / frame["share"])
     rows = []

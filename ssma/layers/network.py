@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GPSConv, MessagePassing, global_add_pool, global_max_pool, global_mean_pool
 from torch_geometric.nn.aggr import Aggregation
 
-from ssma.aggr import make_aggregation
+from ssma.aggr import SSMAAggregation, make_aggregation
 from ssma.layers.convs import LAYERS, Parts
 from ssma.study.settings import WIDTH_MULTIPLE_OF
 
@@ -36,6 +36,13 @@ class FeatureEncoder(nn.Module):
 def walk_steps(model: dict[str, Any]) -> int:
     """Returns the channels of the positional encoding that the ``model`` settings ask for, 0 without one."""
     return model["walk_steps"] if model["positional_encoding"] == "random_walk" else 0
+
+
+def compile_products(network: nn.Module) -> None:
+    """Turns to compiled kernels (:class:`ssma.aggr.SSMAAggregation`'s ``compiled``) in all of a network."""
+    for module in network.modules():
+        if isinstance(module, SSMAAggregation):
+            module.compiled = True
 
 
 class Network(nn.Module):

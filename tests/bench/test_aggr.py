@@ -65,6 +65,19 @@ def test_the_grid_counts_its_cells():
     assert len(Grid()) == 3 * 3 * 3 * 2 + 3 * 3 * 2 + 2 + 1
 
 
+def test_compiled_is_measured_and_compared_where_it_is_asked_for():
+    works = operator_works(4, 2, False, CPU, 9, compiled=True)
+    assert list(works) == ["SSMA", "SSMA, compiled", "paper"]
+    names = list(layers(16, random_graph(30, 120, CPU), 30, compiled=True))
+    assert names[:2] == ["GCN + SSMA", "GCN + SSMA, compiled"]
+    rows = [line(name, seconds, 10 * seconds) for name, seconds in zip(works, (4, 2, 12), strict=True)]
+    frame = as_frame(rows)
+    assert ratios(frame)["time"].tolist() == [3] and ratios(frame, "SSMA, compiled")["time"].tolist() == [6]
+    shown = page(frame, {}, [])
+    assert "Time, paper / SSMA, over 1 cells: geometric mean 3.0" in shown
+    assert "Time, paper / SSMA, compiled, over 1 cells: geometric mean 6.0" in shown
+
+
 def test_graph_is_sorted_by_target_and_the_same_every_time():
     edge_index = random_graph(1000, 4000, CPU)
     assert torch.equal(edge_index, random_graph(1000, 4000, CPU))

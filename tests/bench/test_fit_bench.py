@@ -142,7 +142,23 @@ def test_the_page_scales_seconds_to_an_epoch():
 
 def test_the_grid_counts_its_cells(bench):
     assert len(FitGrid()) == 27
+    assert len(FitGrid(compiled=True)) == 27 + 3 * 5
     assert len(bench.arms) == 9
+
+
+def test_compiled_arms_are_further_rows_with_ssma_compiled_in_all_layers(tmp_path, monkeypatch):
+    seen = []
+
+    def cell(row, sample, *rest):
+        network, _ = sample.ours(CPU)
+        switches = {module.compiled for module in network.modules() if isinstance(module, SSMAAggregation)}
+        seen.append((sample.arm["aggregator"], sample.compiled, switches))
+        return [row]
+
+    monkeypatch.setattr(fit, "_cell", cell)
+    grid = FitGrid(("MUTAG",), FIT_QUICK.arms[:2], FIT_QUICK.changes, compiled=True)
+    assert len(list(run_fit_bench(grid, [CPU], Limits(), None, tmp_path))) == len(grid) == 3
+    assert seen == [("sum", False, set()), ("ssma", False, {False}), ("ssma", True, {True})]
 
 
 def test_the_command_writes_page_numbers_and_figure(tmp_path, capsys, monkeypatch):
