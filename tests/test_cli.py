@@ -78,7 +78,15 @@ def test_a_class_that_was_changed_since_the_plan_trains_nothing(tmp_path, monkey
 def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_path, capsys):
     plan = tmp_path / "results" / "plan.json"
     write_record(
-        plan, {"study": "s", "arms": [], "datasets": {}, "theory": {}, "ablations": {"width": {}, "depth": {}}}
+        plan,
+        {
+            "kind": "plan",
+            "study": "s",
+            "arms": [],
+            "datasets": {},
+            "theory": {},
+            "ablations": {"width": {}, "depth": {}},
+        },
     )
 
     def told():
@@ -97,7 +105,7 @@ def test_a_record_that_is_no_plan_is_named(tmp_path, capsys, command):
     path = tmp_path / "fit.json"
     write_record(path, {"kind": "fit", "id": "0"})
     assert main(command.format(path).split()) == 2
-    told = f"ssma: {path}: is a record of kind 'fit', expected a plan: results/<study>/plan.json\n"
+    told = f"ssma: {path}: is a record of kind 'fit', expected results/<study>/plan.json\n"
     assert capsys.readouterr().err == told
 
 

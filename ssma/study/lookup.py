@@ -17,7 +17,7 @@ def read_plan(path: Path) -> dict[str, Any]:
     """
     record = read_record(path)
     if record.get("kind") != "plan":
-        raise StudyError(f"{path}: is a record of kind {record.get('kind')!r}, expected a plan: results/<study>/plan.json")
+        raise StudyError(f"{path}: is a record of kind {record.get('kind')!r}, expected results/<study>/plan.json")
     return record
 
 
