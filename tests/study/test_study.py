@@ -188,6 +188,7 @@ def test_all_errors_at_once_with_their_path():
         ({"tune": {"space": {"model.budget": [1, 2]}}}, "tune.space.model.budget: cannot be tuned"),
         ({"tune": {"space": {"training.lr": {"low": 1, "high": 0.5}}}}, "low must be below high"),
         ({"tune": {"space": {"training.lr": {"low": 0, "high": 0.5, "log": True}}}}, "tune.space.training.lr: Input should be greater than 0, got 0"),
+        ({"tune": {"space": {"model.residual": {"low": 0, "high": 1}}}}, "tune.space.model.residual: is true or false and has no range"),
         ({"tune": {"selection": "per_split", "splits": 2}}, "tune.splits: must be left out"),
         ({"aggregators": {"mine": {"p": 1}}}, "aggregators.mine: unknown aggregator"),
         ({"aggregators": {"ssma": {"kapa": 1}}}, "aggregators.ssma.kapa: unknown setting"),
