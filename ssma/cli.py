@@ -333,14 +333,9 @@ def _show(options: argparse.Namespace) -> int:
 
 def _rerun(options: argparse.Namespace) -> int:
     with _imports():
-        from ssma.rerun import circumstances, differences, rerun
+        from ssma.rerun import circumstances, differences, records_of, rerun
     plan, results = read_plan(options.plan), Results(options.plan.parent)
-    if results.fit(options.cell).exists():
-        paths = [results.fit(options.cell)]
-    else:
-        arm = named_arm(plan, options.cell)
-        paths = [results.fit(fit["id"]) for fit in read_record(results.evaluation(arm["id"]))["fits"]]
-    records, unlike, why = [read_record(path) for path in paths], 0, {}
+    records, unlike, why = records_of(results, plan, options.cell), 0, {}
     for old, new in zip(records, rerun(results, records, plan["config"]["device"]), strict=True):
         if found := differences(old, new):
             unlike, why = unlike + 1, why | dict.fromkeys(circumstances(old, new))
