@@ -89,7 +89,8 @@ def class_fingerprint(dotted: str) -> str:
     """Returns a hash of the module of a class, blind to comments and docstrings; nothing is imported.
 
     Raises:
-        ValueError: If there is no such module on Python's path, or no such class in it, or if it is no Python.
+        ValueError: If there is no such module on Python's path, or no such class in it, or if it is no Python or
+            cannot be read, as in a zip archive.
     """
     *parts, name = dotted.split(".")
     folders, origin = None, None
@@ -104,6 +105,8 @@ def class_fingerprint(dotted: str) -> str:
         raise ValueError(f"the module of {dotted} has no Python source")
     try:
         tree = _bare(Path(origin))
+    except OSError as error:
+        raise ValueError(f"the module of {dotted} cannot be read: {origin} ({error.strerror})") from error
     except SyntaxError as error:
         raise ValueError(f"the module of {dotted} is no Python: {error}") from error
     imports = [

@@ -6,6 +6,7 @@ import sys
 from datetime import date
 from importlib.util import spec_from_file_location
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -305,6 +306,14 @@ def test_a_class_of_an_editable_installation_is_found_where_its_finder_says(tmp_
     (tmp_path / "own.py").write_text("class Mine: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert class_fingerprint("installed_so.sub.own.Mine") == class_fingerprint("own.Mine")
+
+
+def test_a_class_in_a_zip_archive_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    with ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("zipped_so.py", "class Mine: pass\n")
+    monkeypatch.syspath_prepend(tmp_path / "all.zip")
+    told = f"the module of zipped_so.Mine cannot be read: {tmp_path}/all.zip/zipped_so.py (Not a directory)"
+    assert told in errors_of(aggregators={"mine": {"class": "zipped_so.Mine"}})
 
 
 def test_the_schema_in_the_repository_is_that_of_the_typed_config():
