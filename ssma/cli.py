@@ -17,7 +17,7 @@ from typing import Any
 from ssma.errors import STOPPED, StudyError
 from ssma.study.config import Study, load_study
 from ssma.study.cost import describe, duration, plan_cost, usable_cores
-from ssma.study.lookup import named, named_arm
+from ssma.study.lookup import named, named_arm, read_plan
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import read_record, write_record
@@ -152,7 +152,7 @@ def _share(text: str) -> float:
 def _plan_path(text: str) -> Path:
     """Returns the path of a plan; of a study file, where the workflow puts it."""
     path = Path(text)
-    return Path("results", load_study(path).study, "plan.json") if path.suffix in (".yaml", ".yml") else path
+    return Path("results", load_study(path).study, "plan.json") if path.suffix.lower() in (".yaml", ".yml") else path
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -171,7 +171,7 @@ def _plan(options: argparse.Namespace) -> int:
 def _store(options: argparse.Namespace) -> int:
     from ssma.track.live import open_tracker, try_again
 
-    plan = read_record(options.plan)
+    plan = read_plan(options.plan)
     if url := storage_url(plan["config"]["tune"]):
         from ssma.tune.storage import create_tables
 
@@ -182,7 +182,7 @@ def _store(options: argparse.Namespace) -> int:
 
 
 def _prepare(options: argparse.Namespace) -> int:
-    plan, results = read_record(options.plan), Results(options.plan.parent)
+    plan, results = read_plan(options.plan), Results(options.plan.parent)
     dataset = named(plan["datasets"], options.dataset, "data set")
     mirror = plan["config"]["data"]["mirror"] or os.environ.get("SSMA_DATA_MIRROR")
     with _imports():
@@ -237,7 +237,7 @@ def _verdict(arm: dict[str, Any], record: dict[str, Any]) -> int:
 def _collect(options: argparse.Namespace) -> int:
     from ssma.report.frame import collect, write_frame
 
-    read_record(options.plan)
+    read_plan(options.plan)
     results = Results(options.plan.parent)
     write_frame(collect(results), results.frame)
     return 0
@@ -246,14 +246,14 @@ def _collect(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from ssma.report.build import build
 
-    read_record(options.plan)
+    read_plan(options.plan)
     build(Results(options.plan.parent), options.out, options.ablation)
     print(f"report: {options.out / 'index.html'}")
     return 0
 
 
 def _theory(options: argparse.Namespace) -> int:
-    plan, results = read_record(options.plan), Results(options.plan.parent)
+    plan, results = read_plan(options.plan), Results(options.plan.parent)
     experiment = named(plan["theory"], options.experiment, "theory experiment")
     with _imports():
         import torch
@@ -274,7 +274,7 @@ def _track(options: argparse.Namespace) -> int:
     from ssma.track.fill import fill
     from ssma.track.live import try_again
 
-    counts = fill(Results(options.plan.parent), read_record(options.plan))
+    counts = fill(Results(options.plan.parent), read_plan(options.plan))
     try_again(Results(options.plan.parent))
     print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items()))
     return 0
@@ -283,7 +283,7 @@ def _track(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     from ssma.track.live import unusable
 
-    plan, results = read_record(options.plan), Results(options.plan.parent)
+    plan, results = read_plan(options.plan), Results(options.plan.parent)
     records = [path for arm in plan["arms"] if (path := results.evaluation(arm["id"])).exists()]
     failed = [record for path in records if (record := read_record(path))["status"] != "ok"]
     print(f"{plan['study']}: {len(records) - len(failed)} of {len(plan['arms'])} arms have a result")
@@ -320,7 +320,7 @@ def _self() -> str:
 def _show(options: argparse.Namespace) -> int:
     from ssma.report.show import describe_arm, describe_fit
 
-    plan, results = read_record(options.plan), Results(options.plan.parent)
+    plan, results = read_plan(options.plan), Results(options.plan.parent)
     if results.fit(options.cell).exists():
         print(describe_fit(results, options.cell), end="")
     else:
@@ -330,14 +330,9 @@ def _show(options: argparse.Namespace) -> int:
 
 def _rerun(options: argparse.Namespace) -> int:
     with _imports():
-        from ssma.rerun import circumstances, differences, rerun
-    plan, results = read_record(options.plan), Results(options.plan.parent)
-    if results.fit(options.cell).exists():
-        paths = [results.fit(options.cell)]
-    else:
-        arm = named_arm(plan, options.cell)
-        paths = [results.fit(fit["id"]) for fit in read_record(results.evaluation(arm["id"]))["fits"]]
-    records, unlike, why = [read_record(path) for path in paths], 0, {}
+        from ssma.rerun import circumstances, differences, records_of, rerun
+    plan, results = read_plan(options.plan), Results(options.plan.parent)
+    records, unlike, why = records_of(results, plan, options.cell), 0, {}
     for old, new in zip(records, rerun(results, records, plan["config"]["device"]), strict=True):
         if found := differences(old, new):
             unlike, why = unlike + 1, why | dict.fromkeys(circumstances(old, new))
@@ -350,7 +345,7 @@ def _rerun(options: argparse.Namespace) -> int:
 def _ui(options: argparse.Namespace) -> int:
     from ssma.track.ui import open_ui
 
-    open_ui(Results(options.plan.parent), read_record(options.plan), options.port)
+    open_ui(Results(options.plan.parent), read_plan(options.plan), options.port)
     return 0
 
 
@@ -360,7 +355,7 @@ def _data_stats(options: argparse.Namespace) -> int:
     if options.mirror:
         print(format_table(mirror_rows(options.mirror)))
     else:
-        print(format_table(study_rows(read_record(options.plan), Results(options.plan.parent))))
+        print(format_table(study_rows(read_plan(options.plan), Results(options.plan.parent))))
     return 0
 
 

@@ -17,9 +17,8 @@ from ssma.fit.spec import fit_spec
 from ssma.gpus import take_gpu
 from ssma.study.cost import duration
 from ssma.study.ids import check_class
-from ssma.study.lookup import named, named_arm
+from ssma.study.lookup import named, named_arm, read_plan
 from ssma.study.paths import Results
-from ssma.study.records import read_record
 from ssma.study.tuning import storage_url
 from ssma.track.live import LiveTracker, NoTracker, open_tracker
 from ssma.tune.arm import tune_arm
@@ -97,7 +96,7 @@ class Job:
                 device is absent.
         """
         torch.set_num_threads(threads)
-        plan, results = read_record(plan_path), Results(plan_path.parent)
+        plan, results = read_plan(plan_path), Results(plan_path.parent)
         arm = named_arm(plan, arm_id)
         if arm["class"]:
             check_class(arm["class"], arm["class_code"])

@@ -11,9 +11,25 @@ from ssma.data.prepare import load
 from ssma.errors import StudyError
 from ssma.fit.run import pick_device, run_fit
 from ssma.study.ids import check_class
+from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
+from ssma.study.records import read_record
 
 PARTS = ("train", "validation", "test")
+
+
+def records_of(results: Results, plan: dict[str, Any], cell: str) -> list[dict[str, Any]]:
+    """Returns the record of a fit by its id, or those of the evaluation fits of an arm by its id or label.
+
+    Raises:
+        StudyError: If there is no such fit or arm, or the arm has no evaluation fits.
+    """
+    if results.fit(cell).exists():
+        return [read_record(results.fit(cell))]
+    evaluation = read_record(results.evaluation(named_arm(plan, cell)["id"]))
+    if not evaluation["fits"]:
+        raise StudyError(f"arm {evaluation['arm_id']} has no evaluation fits: {evaluation['reason']}")
+    return [read_record(results.fit(fit["id"])) for fit in evaluation["fits"]]
 
 
 def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Iterator[dict[str, Any]]:

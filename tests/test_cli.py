@@ -78,7 +78,15 @@ def test_a_class_that_was_changed_since_the_plan_trains_nothing(tmp_path, monkey
 def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_path, capsys):
     plan = tmp_path / "results" / "plan.json"
     write_record(
-        plan, {"study": "s", "arms": [], "datasets": {}, "theory": {}, "ablations": {"width": {}, "depth": {}}}
+        plan,
+        {
+            "kind": "plan",
+            "study": "s",
+            "arms": [],
+            "datasets": {},
+            "theory": {},
+            "ablations": {"width": {}, "depth": {}},
+        },
     )
 
     def told():
@@ -90,3 +98,19 @@ def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_pa
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / page).touch()
     assert told() == [["report", f"{tmp_path}/index.html"], ["width", f"{tmp_path}/ablations/width/index.html"]]
+
+
+@pytest.mark.parametrize("command", ["status {}", "show {} x", "tune {} x", "track {}", "data stats {}"])
+def test_a_record_that_is_no_plan_is_named(tmp_path, capsys, command):
+    path = tmp_path / "fit.json"
+    write_record(path, {"kind": "fit", "id": "0"})
+    assert main(command.format(path).split()) == 2
+    told = f"ssma: {path}: is a record of kind 'fit', expected results/<study>/plan.json\n"
+    assert capsys.readouterr().err == told
+
+
+def test_a_study_file_is_one_also_in_capitals(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("STUDY.YML").write_text((ROOT / "config.yaml").read_text())
+    assert main(["status", "STUDY.YML"]) == 2
+    assert capsys.readouterr().err == "ssma: results/quickstart/plan.json: cannot be read (No such file or directory)\n"

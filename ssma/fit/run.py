@@ -2,12 +2,12 @@
 
 import logging
 import math
-import os
 import platform
 import resource
 import sys
 import time
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from ssma.layers.width import count_parameters, hidden_channels
 from ssma.study.ids import code_fingerprint, git_commit
 from ssma.study.locks import exclusive
 from ssma.study.paths import Results
-from ssma.study.records import read_record, write_record
+from ssma.study.records import read_record, write_atomic, write_record
 
 CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
 
@@ -63,10 +63,10 @@ def run_fit(results: Results, prepared: Prepared, spec: dict[str, Any], device: 
 
 
 def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    start = datetime.now(UTC).isoformat(timespec="seconds")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
     checkpoint = path.with_suffix(".ckpt")
     try:
-        outcome = _train(prepared, spec, device, checkpoint)
+        outcome = _train(prepared, spec, device, checkpoint, now)
     except Exception as error:
         reason = str(error) if isinstance(error, StudyError) else f"{type(error).__name__}: {error}"
         trace = None if isinstance(error, StudyError) or reason in _traced else error
@@ -91,7 +91,7 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
         "versions": _versions(),
         "code": code_fingerprint(),
         "git_commit": git_commit(),
-        "started": start,
+        "started": now,
         **outcome,
     }
     record = write_record(path, record)
@@ -99,7 +99,9 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     return record
 
 
-def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, checkpoint: Path) -> dict[str, Any]:
+def _train(
+    prepared: Prepared, spec: dict[str, Any], device: torch.device, checkpoint: Path, now: str
+) -> dict[str, Any]:
     card, settings = prepared.card, spec["settings"]
     task = Task(card["loss"], card["metric"], card["direction"])
     width = hidden_channels(card, spec["layer"], spec["aggregator"], settings, spec["class"])
@@ -110,10 +112,10 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
     train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
     training = Training(network, train, validation, task, settings["training"], spec["seed"])
-    _restore(training, checkpoint)
+    started = _restore(training, checkpoint) or now
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    status, reason = training.run(_Saver(checkpoint))
+    status, reason = training.run(_Saver(checkpoint, started))
     scores, modules = dict.fromkeys(parts), None
     if status == "ok":
         network.load_state_dict(training.best["state"])
@@ -125,6 +127,7 @@ def _train(prepared: Prepared, spec: dict[str, Any], device: torch.device, check
     return scores | {
         "status": status,
         "reason": reason,
+        "started": started,
         "best_epoch": training.best["epoch"] if training.best else None,
         "epochs": training.epochs,
         "history": training.history,
@@ -154,35 +157,36 @@ def _batches(
     return train, {name: PartBatches(graphs, own, size, False, device, steps) for name, own in items.items()}
 
 
-def _restore(training: Training, checkpoint: Path) -> None:
-    """Continues from a checkpoint, if there is a readable one that the same code made."""
+def _restore(training: Training, checkpoint: Path) -> str | None:
+    """Continues from a checkpoint, if there is a readable one that the same code made; returns when the fit started."""
     if not checkpoint.exists():
-        return
+        return None
     try:
         # to the CPU: what belongs on a GPU is copied there, and the optimizer's counts of steps do not
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise nearly anything
         log.warning("%s cannot be read (%s); the fit starts from its first epoch", checkpoint, error)
-        return
+        return None
     if state.pop("code", None) != code_fingerprint():
         log.warning("%s was made by other code; the fit starts from its first epoch", checkpoint)
-        return
+        return None
+    started = state.pop("started")
     training.restore(state)
     log.info("continuing fit %s after epoch %d", checkpoint.stem, training.epochs)
+    return started
 
 
 class _Saver:
     """Saves a training's state after an epoch, atomically, not more often than ``CHECKPOINT_SECONDS``."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.last = path, time.monotonic()
+    def __init__(self, path: Path, started: str) -> None:
+        self.path, self.started, self.last = path, started, time.monotonic()
 
     def __call__(self, training: Training) -> None:
         if time.monotonic() - self.last >= CHECKPOINT_SECONDS:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
-            torch.save(training.state() | {"code": code_fingerprint()}, temporary)
-            temporary.replace(self.path)
+            file = BytesIO()  # to a full disk torch would write "unexpected pos", and leave half a file
+            torch.save(training.state() | {"code": code_fingerprint(), "started": self.started}, file)
+            write_atomic(self.path, file.getvalue())
             self.last = time.monotonic()
 
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import MultiheadAttention
 
@@ -35,11 +34,14 @@ class SizedAttention(MultiheadAttention):
         groups = groups_of_like_size(sizes.tolist())
         if len(groups) == 1:
             return super().forward(x, x, x, key_padding_mask=key_padding_mask, **options)
-        out = torch.zeros_like(x)
+        out = None
         for (start, stop), size in groups.items():
             graphs = order[start:stop]
             nodes, padding = x[graphs, :size], key_padding_mask[graphs, :size]
-            out[graphs, :size] = super().forward(nodes, nodes, nodes, key_padding_mask=padding, **options)[0]
+            attended = super().forward(nodes, nodes, nodes, key_padding_mask=padding, **options)[0]
+            if out is None:  # under autocast of another type than x
+                out = attended.new_zeros(x.shape)
+            out[graphs, :size] = attended
         return out, None
 
 

@@ -15,7 +15,7 @@ from ssma.report.flags import flags
 from ssma.report.floor import floor_table, floors
 from ssma.report.frame import collect, read_frame, read_plan, write_frame
 from ssma.report.html import BesidePaper, Picture, Section, arm_page, page
-from ssma.report.kept import keep, split_sizes, test_train_ratio
+from ssma.report.kept import forget, keep, split_sizes, test_train_ratio
 from ssma.report.paired import paired
 from ssma.report.paper_cells import paper_dataset
 from ssma.report.paper_tables import beside, improvement_table, results_table
@@ -69,6 +69,8 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     unknown = {arm["id"] for arm in plan["arms"]} - set(frame["arm"])
     if unknown:
         raise StudyError(f"{results.frame}: has no rows of arm {min(unknown)!r}; the plan is newer, collect again")
+    if not in_place:
+        forget(Results(out))
     ratios = {label: test_train_ratio(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
     sanity = read_sanity(results, plan)
     copies = read_copies(results, plan)

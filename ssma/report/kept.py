@@ -1,12 +1,32 @@
 """What a report keeps of its study, so that tables and figures can be made from it again without the results."""
 
+from pathlib import Path
 from typing import Any
 
+from ssma import paper
 from ssma.study.paths import Results
+from ssma.study.plan import FURTHER
 from ssma.study.records import read_record, write_record
 
 SIZES = "split_sizes.json"
 PARTS = ("train", "validation", "test")
+ENDINGS = {"tables": ("csv", "md", "tex"), "figures": ("csv", "pdf", "png")}
+
+
+def forget(report: Results) -> None:
+    """Removes the tables, figures and pages of the plan that a report was last made of: those of ablations, arms and
+    theory experiments which the study has no more would stand among its results. Files of other names stay.
+    """
+    if not report.plan.exists():
+        return
+    last = read_record(report.plan)
+    names = [f"theory-{name}" for name in last.get("theory", {})]
+    for ablation in last["ablations"]:
+        names += [ablation, *(f"{ablation}-{kind}" for kind in FURTHER)]
+    names += [f"paper/{table.name}{kind}" for table in paper.tables() for kind in ("", "-improvement")]
+    files = [Path(folder, f"{name}.{end}") for name in names for folder, ends in ENDINGS.items() for end in ends]
+    for file in [*files, *(Path("arms", f"{arm['id']}.html") for arm in last["arms"])]:
+        (report.root / file).unlink(missing_ok=True)
 
 
 def keep(results: Results, plan: dict[str, Any], report: Results) -> None:

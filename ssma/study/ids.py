@@ -7,8 +7,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from functools import cache
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +89,13 @@ def class_fingerprint(dotted: str) -> str:
     """Returns a hash of the module of a class, blind to comments and docstrings; nothing is imported.
 
     Raises:
-        ValueError: If there is no such module on Python's path, or no such class in it, or if it is no Python.
+        ValueError: If there is no such module on Python's path, or no such class in it, or if it is no Python or
+            cannot be read, as in a zip archive.
     """
     *parts, name = dotted.split(".")
     folders, origin = None, None
     for depth in range(len(parts)):
-        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), folders)
+        spec = _find(".".join(parts[: depth + 1]), folders)
         if spec is None:
             raise ValueError(
                 f"no module '{'.'.join(parts[: depth + 1])}' on Python's path; set PYTHONPATH to its folder"
@@ -103,6 +105,8 @@ def class_fingerprint(dotted: str) -> str:
         raise ValueError(f"the module of {dotted} has no Python source")
     try:
         tree = _bare(Path(origin))
+    except OSError as error:
+        raise ValueError(f"the module of {dotted} cannot be read: {origin} ({error.strerror})") from error
     except SyntaxError as error:
         raise ValueError(f"the module of {dotted} is no Python: {error}") from error
     imports = [
@@ -112,6 +116,11 @@ def class_fingerprint(dotted: str) -> str:
     if name not in classes + imports and "*" not in imports:
         raise ValueError(f"no class '{name}' in {origin}; it has {', '.join(classes) or 'none'}")
     return digest(ast.dump(tree))
+
+
+def _find(module: str, folders: list[str] | None) -> ModuleSpec | None:
+    """Returns where a module is. Editable installations bring finders of their own, beside that of Python's path."""
+    return next(filter(None, (finder.find_spec(module, folders) for finder in sys.meta_path)), None)
 
 
 def check_class(dotted: str, code: str) -> None:

@@ -1,10 +1,24 @@
-"""Finding things of a plan by name, with an error that helps."""
+"""Reading a plan, and finding things of it by name, with an error that helps."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ssma.errors import StudyError
 from ssma.study.config import did_you_mean
+from ssma.study.records import read_record
+
+
+def read_plan(path: Path) -> dict[str, Any]:
+    """Reads a plan.
+
+    Raises:
+        StudyError: If the file cannot be read, was changed after it was sealed, or is a record of something else.
+    """
+    record = read_record(path)
+    if record.get("kind") != "plan":
+        raise StudyError(f"{path}: is a record of kind {record.get('kind')!r}, expected results/<study>/plan.json")
+    return record
 
 
 def named(items: Mapping[str, Any], name: str, kind: str) -> Any:

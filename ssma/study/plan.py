@@ -147,7 +147,6 @@ class _Planner:
             if data.source == "synthetic" and (data.task == "node_classification") == (data.num_graphs is not None):
                 rule = "must be left out: the task is one graph" if data.num_graphs else "this key is required"
                 self.errors.append(f"datasets.{label}.num_graphs: {rule}")
-
         official = all(data.has_official_split for data in study.datasets.values())
         if official and "splits" in study.model_fields_set:
             self.errors.append("splits: must be left out, every data set has an official split")
@@ -213,6 +212,8 @@ class _Planner:
                     self.errors.append(f"{path}: low must be below high, got {values.low} and {values.high}")
                 if values.log and values.low <= 0:
                     self.errors.append(f"{path}: low must be above 0 for a log range, got {values.low}")
+                if bool in map(type, ends):
+                    self.errors.append(f"{path}: is true or false and has no range; give the list [false, true]")
                 typed = dict(zip(("low", "high"), ends, strict=False))
                 space[key] = values.model_dump() | typed | {"kind": self._kind(key, values)}
             else:
@@ -232,8 +233,7 @@ class _Planner:
         return "int" if isinstance(values.low, int) and isinstance(values.high, int) else "float"
 
     def _values(self, path: str, key: str, values: Iterable[Any]) -> list[Any]:
-        typed = [value for item in values for value in self._checked(path, key, item)]
-        unique = {canonical_json(value): value for value in typed}
+        unique = {canonical_json(value): value for item in values for value in self._checked(path, key, item)}
         return list(unique.values())
 
     def _dataset(self, label: str) -> dict[str, Any]:

@@ -113,6 +113,8 @@ def mlflow_errors(uri: str) -> Iterator[None]:
             remedy = f"delete {uri.removeprefix('sqlite:///')} to have it made again, or {remedy}"
         if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES):
             remedy = "copy the results to where you may write"
+        if "database is locked" in str(error):  # for longer than any write of ours: nothing is wrong with the file
+            remedy = "close the program that keeps it locked"
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise StudyError(f"MLflow store {_without_password(uri)} cannot be used ({said}); {remedy}") from error
 

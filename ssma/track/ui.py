@@ -5,6 +5,7 @@ import os
 import sys
 from typing import Any
 
+from ssma.errors import StudyError
 from ssma.study.paths import Results
 from ssma.track.store import artifact_folder, create_store, tracking_uri
 
@@ -21,8 +22,10 @@ def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
         port: Where the UI answers.
 
     Raises:
-        StudyError: If the store cannot be used. MLflow writes even where it only shows.
+        StudyError: If there is no such port, or the store cannot be used. MLflow writes even where it only shows.
     """
+    if not 0 < port < 2**16:
+        raise StudyError(f"--port: got {port}, expected a number from 1 to 65535")
     uri = tracking_uri(results, plan["config"]["track"]["uri"])
     if uri.startswith("http"):
         print(f"MLflow UI: {uri} (the study's tracking server)")

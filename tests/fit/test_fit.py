@@ -1,5 +1,9 @@
 import dataclasses
+import errno
 import math
+import os
+from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -122,12 +126,33 @@ def test_a_killed_fit_continues_as_if_nothing_had_happened(study, prepared, tmp_
     with pytest.raises(KeyboardInterrupt):
         run.run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
     monkeypatch.setattr(run._Saver, "__call__", save)
+    stopped = datetime.now(UTC)
+    monkeypatch.setattr(run, "datetime", SimpleNamespace(now=lambda zone: datetime(2100, 1, 1, tzinfo=zone)))
     epochs = []
     monkeypatch.setattr(Training, "_epoch", lambda self, real=Training._epoch: epochs.append(self.epochs) or real(self))
     resumed = run.run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
     assert epochs == [3, 4, 5]
     assert comparable(resumed) == comparable(whole)
+    assert datetime.fromisoformat(whole["started"]) <= datetime.fromisoformat(resumed["started"]) <= stopped
     assert list((tmp_path / "b").glob("fits/*/*.ckpt")) == []
+
+
+def test_a_checkpoint_on_a_full_disk_is_one_clear_reason_and_leaves_nothing_behind(
+    study, prepared, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
+
+    def replace(path, target):
+        if target.suffix == ".ckpt":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.replace(path, target)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "replace", replace)
+        record = run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared), CPU)
+    path = Results(tmp_path).fit(record["id"])
+    assert record["reason"] == f"{path.with_suffix('.ckpt')}: cannot be written (No space left on device)"
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_an_unreadable_checkpoint_costs_its_epochs_only(study, prepared, tmp_path):

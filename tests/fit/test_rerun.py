@@ -7,10 +7,11 @@ from ssma.data.prepare import load, prepare
 from ssma.errors import StudyError
 from ssma.fit.run import run_fit
 from ssma.fit.spec import fit_spec
-from ssma.rerun import circumstances, differences, rerun
+from ssma.rerun import circumstances, differences, records_of, rerun
 from ssma.study.config import parse_study
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
+from ssma.study.records import write_record
 
 CLASS = "torch_geometric.nn.aggr.MeanAggregation"
 STUDY = {
@@ -52,3 +53,16 @@ def test_a_fit_comes_out_as_recorded(tmp_path):
     changed = spec | {"class": CLASS, "class_code": "of other code"}
     with pytest.raises(StudyError, match="MeanAggregation: its file is not that which the plan was made with"):
         next(rerun(results, [record | {"spec": changed}], "cpu"))
+
+
+def test_an_arm_without_evaluation_fits_did_not_come_out_as_recorded(tmp_path):
+    plan, results = make_plan(parse_study(STUDY)), Results(tmp_path)
+    arm = plan["arms"][0]["id"]
+    evaluation = {"kind": "evaluation", "arm_id": arm, "status": "failed", "reason": "no valid trial", "fits": []}
+    write_record(results.evaluation(arm), evaluation)
+    with pytest.raises(StudyError, match=f"arm {arm} has no evaluation fits: no valid trial"):
+        records_of(results, plan, "gcn")
+    write_record(results.fit("0f"), {"id": "0f"})
+    write_record(results.evaluation(arm), evaluation | {"fits": [{"id": "0f"}]})
+    assert [record["id"] for record in records_of(results, plan, "gcn")] == ["0f"]
+    assert [record["id"] for record in records_of(results, plan, "0f")] == ["0f"]

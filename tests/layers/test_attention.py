@@ -77,3 +77,16 @@ def test_a_graph_without_nodes_changes_no_other():
     sized = both()[1]
     alone = attend(sized, x[2:, :7], mask[2:, :7])
     torch.testing.assert_close(attend(sized, x, mask)[2, :7], alone[0])
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_gives_groups_the_type_that_it_gives_one_group(padded, dtype, training):
+    x, mask = padded[0].detach().float(), padded[1]
+    plain, sized = (attention.float().train(training) for attention in both())
+    with torch.autocast("cpu", dtype):
+        expected, out = (attend(attention, x, mask)[mask] for attention in (plain, sized))
+    assert out.dtype == expected.dtype == dtype
+    torch.testing.assert_close(out, expected, rtol=0.02, atol=0.02)
+    out.float().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in sized.parameters())

@@ -65,6 +65,27 @@ def test_a_plan_without_arms_is_a_page_too(fabric, tmp_path):
     assert "0 arms" in (tmp_path / "out" / "index.html").read_text()
 
 
+def files_of(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_left_the_study_leaves_its_report(study, tmp_path):
+    out, plan = tmp_path / "out", read_plan(study)
+    build(study, out)
+    own = {"tables/mine.csv", "figures/main-mine.png"}
+    for name in own:
+        (out / name).touch()
+    gone = {"tables/kappa_slots-axis.tex", "figures/kappa_slots.png", "arms/MUTAG-gcn-ssma-k4.html"}
+    assert gone <= files_of(out)
+    del plan["ablations"]["kappa_slots"]
+    plan["arms"] = [arm for arm in plan["arms"] if not arm["id"].endswith(("k2", "k4"))]
+    write_record(study.plan, plan)
+    build(study, out)
+    build(study, tmp_path / "new")
+    assert files_of(out) - own == files_of(tmp_path / "new")
+    assert own < files_of(out)
+
+
 def test_a_frame_older_than_the_plan_is_refused(study, fabric, tmp_path):
     write_frame(collect(study).query("dataset == 'MUTAG'"), study.frame)
     with pytest.raises(StudyError, match=r"ZINC-gcn-ssma.*collect again"):

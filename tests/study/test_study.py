@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 from datetime import date
+from importlib.util import spec_from_file_location
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -13,7 +15,7 @@ from ssma.cli import main
 from ssma.errors import StudyError
 from ssma.study.config import Study, load_study, parse_study
 from ssma.study.cost import _reference, plan_cost
-from ssma.study.ids import canonical_json, code_fingerprint, digest, seed_from
+from ssma.study.ids import canonical_json, class_fingerprint, code_fingerprint, digest, seed_from
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -188,6 +190,7 @@ def test_all_errors_at_once_with_their_path():
         ({"tune": {"space": {"model.budget": [1, 2]}}}, "tune.space.model.budget: cannot be tuned"),
         ({"tune": {"space": {"training.lr": {"low": 1, "high": 0.5}}}}, "low must be below high"),
         ({"tune": {"space": {"training.lr": {"low": 0, "high": 0.5, "log": True}}}}, "tune.space.training.lr: Input should be greater than 0, got 0"),
+        ({"tune": {"space": {"model.residual": {"low": 0, "high": 1}}}}, "tune.space.model.residual: is true or false and has no range"),
         ({"tune": {"selection": "per_split", "splits": 2}}, "tune.splits: must be left out"),
         ({"aggregators": {"mine": {"p": 1}}}, "aggregators.mine: unknown aggregator"),
         ({"aggregators": {"ssma": {"kapa": 1}}}, "aggregators.ssma.kapa: unknown setting"),
@@ -286,6 +289,31 @@ def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     assert ids(p=2)[1] != before
     message = "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to its folder"
     assert message in errors_of(aggregators={"mine": {"class": "nowhere.Mine"}})
+
+
+def test_a_class_of_an_editable_installation_is_found_where_its_finder_says(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    for folder in (tmp_path, tmp_path / "sub"):
+        (folder / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (tmp_path / "sub" / "own.py").write_text("class Mine: pass\n")
+
+    class Finder:  # as setuptools installs one for a package that lies in the root of its repository
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            return spec_from_file_location(name, tmp_path / "__init__.py") if name == "installed_so" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    (tmp_path / "own.py").write_text("class Mine: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert class_fingerprint("installed_so.sub.own.Mine") == class_fingerprint("own.Mine")
+
+
+def test_a_class_in_a_zip_archive_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    with ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.writestr("zipped_so.py", "class Mine: pass\n")
+    monkeypatch.syspath_prepend(tmp_path / "all.zip")
+    told = f"the module of zipped_so.Mine cannot be read: {tmp_path}/all.zip/zipped_so.py (Not a directory)"
+    assert told in errors_of(aggregators={"mine": {"class": "zipped_so.Mine"}})
 
 
 def test_the_schema_in_the_repository_is_that_of_the_typed_config():

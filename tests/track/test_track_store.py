@@ -21,7 +21,7 @@ from ssma.errors import StudyError
 from ssma.study.paths import Results
 from ssma.track.fill import fill
 from ssma.track.live import LiveTracker, NoTracker, open_tracker
-from ssma.track.store import artifact_folder, create_store, make_client, tracking_uri
+from ssma.track.store import artifact_folder, create_store, make_client, mlflow_errors, tracking_uri
 from ssma.track.tracker import Tracker
 
 
@@ -348,6 +348,16 @@ def test_store_that_breaks_on_the_way(results, warnings_of):
     log_live(tracker, arm, trials, fits)
     assert isinstance(tracker.tracker, NoTracker)
     assert len(warnings_of()) == 1
+
+
+def test_a_store_that_another_program_locks_is_not_to_be_deleted(results):
+    uri = tracking_uri(results, None)
+    create_store(uri, artifact_folder(results), "made")
+    file = results.store / "mlflow.db"
+    with closing(sqlite3.connect(file)) as other, closing(sqlite3.connect(file, timeout=0)) as ours:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StudyError, match=r"\(database is locked\); close the program"), mlflow_errors(uri):
+            ours.execute("DELETE FROM metrics")
 
 
 def test_file_that_is_no_database(tmp_path, warnings_of):

@@ -49,3 +49,9 @@ def test_the_ui_of_results_that_cannot_be_written_says_what_to_do(tmp_path, monk
     monkeypatch.setattr("ssma.track.store.fcntl.flock", refuse)
     assert main(["ui", str(tmp_path / "plan.json")]) == 2
     assert "copy the results to where you may write" in capsys.readouterr().err
+
+
+def test_a_port_that_no_machine_has_is_refused(tmp_path, capsys):
+    write_record(tmp_path / "plan.json", make_plan(["one"]))
+    assert main(["ui", str(tmp_path / "plan.json"), "--port", "65536"]) == 2
+    assert capsys.readouterr().err == "ssma: --port: got 65536, expected a number from 1 to 65535\n"
