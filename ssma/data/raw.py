@@ -15,6 +15,8 @@ from urllib.request import urlopen
 from ssma.errors import StudyError
 
 TIMEOUT = 8  # seconds per network operation: a job without a network must say so soon
+DOWNLOAD_ERRORS = (OSError, HTTPException, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error)
+"""Of networks, of addresses that are none, and of archives: cut short, encrypted, in a way that zipfile cannot read."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def _download(origin: Origin, folder: Path) -> None:
                         _write(partial / path, archive.read(member))
         if missing := _missing(origin, partial):
             raise FileNotFoundError(f"what was downloaded holds no {missing.name}")
-    except (OSError, HTTPException, zipfile.BadZipFile, zlib.error) as error:
+    except DOWNLOAD_ERRORS as error:
         _remove(partial)
         wanted = _missing(origin, folder) or folder / origin.files[0]
         raise StudyError(

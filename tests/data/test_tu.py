@@ -258,3 +258,20 @@ def test_an_archive_that_was_damaged_on_its_way_leaves_nothing(tmp_path, monkeyp
     with pytest.raises(StudyError, match="could not be downloaded .*decompressing"):
         read(tmp_path, None)
     assert not list((tmp_path / "work").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("TINY", "TINY_A.txt' is encrypted"), ("MÜTAG", "'ascii' codec can't encode")]
+)
+def test_an_archive_or_an_address_that_cannot_be_used(tmp_path, monkeypatch, name, reason):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("TINY/TINY_A.txt", EDGES)
+        file.infolist()[0].flag_bits |= 1
+    if name == "TINY":
+        monkeypatch.setattr(raw_files, "urlopen", lambda url, timeout: io.BytesIO(archive.getvalue()))
+    with pytest.raises(
+        StudyError, match=f"{name}_A.txt is not in .*could not be downloaded .*{reason}.*check the name"
+    ):
+        tu.load({"name": name}, tmp_path / "work", None)
+    assert not list((tmp_path / "work").glob("*"))
