@@ -36,9 +36,12 @@ def load_folder(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded
         StudyError: If there is not exactly one set in the folder, or with what is wrong in its files.
     """
     path = _unchanged(spec)
-    found = sorted(path.glob("*_A.txt"))
+    found = sorted(file for file in path.glob("*_A.txt") if not file.name.startswith("."))  # as macOS leaves them
     if len(found) != 1:
-        raise StudyError(f"{path}: got {len(found)} files *_A.txt but expected 1, the edges of a set in TU format")
+        names = f" ({', '.join(file.name for file in found)})" if found else ""
+        raise StudyError(
+            f"{path}: got {len(found)} files *_A.txt{names} but expected 1, the edges of a set in TU format"
+        )
     name = found[0].name.removesuffix("_A.txt")
     link = work / name / "raw"
     link.parent.mkdir(parents=True, exist_ok=True)

@@ -31,12 +31,14 @@ class TextSet:
         attributes: Columns of ``x`` that are attributes.
         labels: The classes of the graphs in rising order; empty where they have real targets.
         notes: What was left out.
+        read: Names of the files.
     """
 
     data_list: list[Data]
     attributes: int
     labels: list[int]
     notes: list[str]
+    read: set[str]
 
 
 def read_text_set(raw: Path, name: str) -> TextSet:
@@ -70,7 +72,7 @@ def read_text_set(raw: Path, name: str) -> TextSet:
         strict=True,
     )
     data_list = [Data(own_x, own_edges, own_labels, own_y) for own_x, own_edges, own_labels, own_y in parts]
-    return TextSet(data_list, 0 if attributes is None else attributes.size(1), labels, notes)
+    return TextSet(data_list, 0 if attributes is None else attributes.size(1), labels, notes, files.read)
 
 
 class _Files:
@@ -78,6 +80,7 @@ class _Files:
 
     def __init__(self, raw: Path, name: str) -> None:
         self.raw, self.name = raw, name
+        self.read: set[str] = set()
 
     def path(self, part: str) -> Path:
         return self.raw / f"{self.name}_{part}.txt"
@@ -112,6 +115,7 @@ class _Files:
 
     def _table(self, part: str, what: str, columns: int | None, rows: int | None, of: str) -> Tensor:
         path = self.path(part)
+        self.read.add(path.name)
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "loadtxt: input contained no data")

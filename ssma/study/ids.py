@@ -145,14 +145,16 @@ def file_fingerprint(path: Path) -> str:
 
 
 def data_fingerprint(path: Path) -> str:
-    """Returns a hash of a data set: the SHA-256 of a file, or a hash over the files ``*.txt`` of a folder.
+    """Returns a hash of a data set: the SHA-256 of a file, or a hash over the files ``*.txt`` of a folder, without
+    hidden ones, which macOS leaves there.
 
     Raises:
         ValueError: If there is nothing to read.
     """
     if not path.is_dir():
         return file_fingerprint(path)
-    return digest({file.name: file_fingerprint(file) for file in sorted(path.glob("*.txt"))}, 64)
+    files = sorted(file for file in path.glob("*.txt") if not file.name.startswith("."))
+    return digest({file.name: file_fingerprint(file) for file in files}, 64)
 
 
 def _bare(path: Path) -> ast.Module:

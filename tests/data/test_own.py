@@ -316,8 +316,18 @@ def test_a_folder_in_tu_format(tmp_path):
     assert sorted(loaded.raw_files) == ["OWN_A.txt", "OWN_graph_indicator.txt", "OWN_graph_labels.txt"]
     (folder / "TWO_A.txt").write_text("1, 2\n")
     spec["content"] = data_fingerprint(folder)
-    with pytest.raises(StudyError, match=r"got 2 files \*_A.txt but expected 1"):
+    with pytest.raises(StudyError, match=r"got 2 files \*_A.txt \(OWN_A.txt, TWO_A.txt\) but expected 1"):
         load_folder(spec, tmp_path / "work", None)
+
+
+def test_a_folder_of_any_name_with_what_macos_leaves_in_it(tmp_path):
+    folder = folder_with(tmp_path)
+    for file in list(folder.iterdir()):
+        file.rename(folder / file.name.replace("OWN", "set[1]"))
+    spec = {"path": str(folder), "content": data_fingerprint(folder), "features": "degree"}
+    (folder / "._set[1]_A.txt").write_bytes(b"\0\5\x16\7")
+    files = ["set[1]_A.txt", "set[1]_graph_indicator.txt", "set[1]_graph_labels.txt"]
+    assert list(load_folder(spec, tmp_path / "work", None).raw_files) == files
 
 
 def pyg_spec(dotted, **arguments):

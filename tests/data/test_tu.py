@@ -93,10 +93,15 @@ def test_repeated_edges_are_one_with_all_labels_and_self_loops_are_left_out(tmp_
 
 def test_attributes_that_are_left_out_are_noted(tmp_path):
     mirror = write_set(tmp_path / "mirror")
-    edges = "edge attributes: TINY_edge_attributes.txt is not read"
+    edges = "files that are not read: TINY_edge_attributes.txt"
     left_out = "node attributes: 2 columns are left out; node_attributes: true adds them"
     assert read(tmp_path, mirror).notes == [left_out, edges]
     assert read(tmp_path, mirror, node_attributes=True).notes == [edges]
+    for name in ("TINY_node_label.txt", "TINY_label_readme.txt"):
+        (mirror / "TUDataset/TINY/raw" / name).write_text("1\n")
+    (mirror / "TUDataset/TINY/raw/TINY_graph_attributes.txt").write_text("0.5\n1\n2\n")
+    unread = f"{edges}, TINY_graph_labels.txt, TINY_node_label.txt"
+    assert read(tmp_path, mirror, node_attributes=True).notes[0] == unread
 
 
 def test_a_set_without_an_edge_and_files_of_other_systems(tmp_path):
