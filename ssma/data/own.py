@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
 from ssma.data.features import MADE, made_features
@@ -77,7 +78,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
 
     ``spec``: ``class``, the dotted path; ``arguments`` of the call; and what ``check_graphs`` takes. The class gets a
     folder of the results for its ``root``. A ``root`` among the arguments is read and never written: its files are
-    linked there, but for those that the class has processed before, perhaps by other code or arguments.
+    linked there, but for those that the class has processed before, perhaps by other code or arguments. Random numbers
+    of Python, numpy and torch are seeded, and a network that does not answer ends the call.
 
     Raises:
         StudyError: If the class cannot be imported or called, or with what is wrong in its graphs.
@@ -91,6 +93,7 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         if "root" in inspect.signature(kind).parameters:
             _link_unprocessed(arguments.get("root"), folder)
             arguments["root"] = str(folder)
+        seed_everything(0)  # a class may draw, and has to draw the same when it is processed again
         with unattended():
             dataset = kind(**arguments)
             data_list = list(dataset)

@@ -2,6 +2,7 @@
 
 import io
 import shutil
+import socket
 import sys
 import zipfile
 import zlib
@@ -86,15 +87,18 @@ def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
 
 @contextmanager
 def unattended() -> Iterator[None]:
-    """Ends a library's question at the terminal with an ``EOFError``, where it would wait for ever in a job; what it
-    prints goes to the error stream.
+    """Ends a library's question at the terminal with an ``EOFError``, and its wait for a network with a
+    ``TimeoutError``, where a job would wait for ever; what it prints goes to the error stream.
     """
     known, sys.stdin = sys.stdin, io.StringIO()
+    seconds = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(TIMEOUT)
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
         sys.stdin = known
+        socket.setdefaulttimeout(seconds)
 
 
 def _missing(origin: Origin, folder: Path) -> Path | None:

@@ -2,14 +2,19 @@
 
 import io
 import math
+import random
+import socket
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
+import numpy
 import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 
+from ssma.data import raw
 from ssma.data.own import check_graphs, load_file, load_folder, load_pyg
 from ssma.data.prepare import load, prepare
 from ssma.errors import STOPPED, StudyError
@@ -58,6 +63,15 @@ class OldStyle(Pairs):
 
     def process(self):
         torch.save(self.collate([graph(number, number % 2) for number in range(4)]), self.processed_paths[0])
+
+
+def draws():
+    numbers = zip(torch.rand(4), numpy.random.rand(4), [random.random() for _ in range(4)], strict=True)
+    return [graph(0, 0, x=torch.tensor([own] * 3)) for own in numbers]
+
+
+def waits(address):
+    return urlopen(f"http://{address}/set.zip").read()
 
 
 def asks():
@@ -370,6 +384,21 @@ def test_a_class_that_asks_gets_no_answer(tmp_path, monkeypatch):
     with pytest.raises(StudyError, match="asks with {}: EOFError"):
         load_pyg(pyg_spec(f"{Pairs.__module__}.asks"), tmp_path, None)
     assert sys.stdin.read() == "y\n"
+
+
+def test_a_class_that_draws_makes_the_same_data_again(tmp_path):
+    spec = pyg_spec(f"{Pairs.__module__}.draws")
+    one, other = (load_pyg(spec, tmp_path / name, None).graphs for name in "ab")
+    assert one.content_hash() == other.content_hash() and one.x.unique().numel() == 12
+
+
+def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(raw, "TIMEOUT", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = "{}:{}".format(*silent.getsockname())
+        with pytest.raises(StudyError, match=r"own.waits .*TimeoutError: timed out; mend the class"):
+            load_pyg(pyg_spec(f"{Pairs.__module__}.waits", address=address), tmp_path, None)
+    assert socket.getdefaulttimeout() is None
 
 
 def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_path):
