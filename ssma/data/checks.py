@@ -39,9 +39,14 @@ def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str,
 
 
 def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
-    """Returns a note for each class that a training part lacks."""
+    """Returns a note for each class that a training part lacks, or on the labels and targets that it says nothing of:
+    test parts may ask for them all the same.
+    """
     if loaded.task != "multiclass":
-        return []
+        lacking = [loaded.num_outputs - _usable_targets(loaded, split["train"]) for split in splits]
+        parts = [f"{count} in split {number}" for number, count in enumerate(lacking) if count]
+        what = "both classes of labels" if loaded.task == "multilabel" else "known values of targets"
+        return [f"training parts lack {what}: of {loaded.num_outputs}, {', '.join(parts)}"] if parts else []
     notes = []
     present = [set(loaded.graphs.y[split["train"]].tolist()) for split in splits]
     for label in range(loaded.num_outputs):

@@ -572,6 +572,18 @@ def test_what_no_fit_could_be_judged_on_is_refused(tmp_path, y_of, options, mess
     assert not (tmp_path / "o/card.json").exists()
 
 
+def test_targets_that_are_never_trained_are_noted(tmp_path):
+    # split 0 trains on the third fold, where the second target is unknown; below, the second label has one class there
+    y = [torch.tensor([number / 2, NAN if number in BLOCKS[2] else 1.0 - number]) for number in range(12)]
+    torch.save([graph(number, own) for number, own in enumerate(y)], tmp_path / "g.pt")
+    notes = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
+    assert "training parts lack known values of targets: of 2, 1 in split 0" in notes
+    labels = [torch.tensor([number % 2.0, float(number in (1, 10))]) for number in range(12)]
+    torch.save([graph(number, own) for number, own in enumerate(labels)], tmp_path / "g.pt")
+    notes = prepare(tmp_path / "o", entry(tmp_path / "g.pt", task="multilabel"), None)["notes"]
+    assert "training parts lack both classes of labels: of 2, 1 in split 0" in notes
+
+
 def test_labels_that_the_metric_leaves_out_are_noted(tmp_path):
     # the first label has both classes in every fold, the second only in fold 1: test of split 1, validation of split 0
     y = [torch.tensor([float(number in (1, 10, 4)), float(number == 2)]) for number in range(12)]
