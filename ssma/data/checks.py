@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import Loaded
@@ -56,6 +57,22 @@ def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     return notes
 
 
+def lost_digits(what: str, values: Tensor) -> list[str]:
+    """Returns a note if float32, which is computed with, takes more than one in a hundred different values of a column
+    of ``values`` [rows, columns] for another one; so it is with times in seconds, or energies of the order of 1e6.
+    """
+    found = []
+    for number, column in enumerate(values.unbind(dim=1) if values.dtype == torch.float64 else ()):
+        different = column[~column.isnan()].unique()
+        lost = different.numel() - different.float().unique().numel()
+        if lost > different.numel() / 100:
+            found.append(f"{lost} of {different.numel()} in column {number}")
+    told = (
+        f"{what}: different numbers that are one as float32: {', '.join(found)}; subtract a constant to keep them apart"
+    )
+    return [told] if found else []
+
+
 def edge_notes(graphs: Graphs) -> list[str]:
     """Returns a note if there are edges without one that leads back, edges that are repeated, or self-loops."""
     source, target = graphs.ends(0), graphs.ends(1)
@@ -74,13 +91,20 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
     average over the other labels.
 
     Raises:
-        StudyError: If there is only one class, or if a validation part has no value of the metric at all, so that no
-            epoch could be chosen there.
+        StudyError: If there is only one class or value, or if a validation part has no value of the metric at all, so
+            that no epoch could be chosen there.
     """
     if loaded.task == "multiclass":
         if loaded.num_outputs < 2:
             raise StudyError("labels: every item is of one class, so that there is nothing to learn; mend the data set")
         return []
+    if loaded.task == "regression" and all(
+        column[~column.isnan()].unique().numel() == 1 for column in loaded.graphs.y.t()
+    ):
+        raise StudyError(
+            "targets: all are the same number as float32, so that there is nothing to learn; mend the data set, or "
+            "subtract a constant if their difference is small"
+        )
     fewer = []
     for number, split in enumerate(splits):
         for part in PARTS[1:]:

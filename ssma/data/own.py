@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
+from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
@@ -168,7 +169,9 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
         made.append(Data(own_x, data.edge_index, data.edge_attr, own_y, num_nodes=data.num_nodes))
     graphs, dropped = Graphs.from_data_list(made)
     outputs = len(mapping) if mapping else graphs.y.size(1)
-    unread = sorted({key for data in data_list for key in data.to_dict()} - READ)
+    notes = lost_digits("x", torch.cat([own.detach().cpu().reshape(len(own), -1) for own in x])) + lost_digits("y", y)
+    if unread := sorted({key for data in data_list for key in data.to_dict()} - READ):
+        notes.append(f"not used of the graphs: {', '.join(unread)}")
     return Loaded(
         graphs,
         "graph",
@@ -180,7 +183,7 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
         label_mapping=mapping,
         raw_files=raw_files,
         dropped_graphs=dropped,
-        notes=[f"not used of the graphs: {', '.join(unread)}"] if unread else [],
+        notes=notes,
     )
 
 
@@ -294,7 +297,7 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
         bad |= values.isnan()
     _refuse(bad, values, numbers, f"not a target of a {task} task")
     if task == "regression":
-        return task, values.float(), None
+        return task, values, None
     if task == "multiclass":
         labels = [int(row) for row in y]  # of the tensors themselves: a double has no labels beyond 2**53 apart
         mapping = {str(label): place for place, label in enumerate(sorted(set(labels)))}
@@ -302,7 +305,7 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
     if sorted(set(values[~values.isnan()].tolist())) == [-1, 1]:
         values = values.clamp(min=0)
     _refuse(~values.isnan() & (values != 0) & (values != 1), values, numbers, "not 0 or 1 as labels are")
-    return task, values.float(), None
+    return task, values, None
 
 
 def _guess(values: Tensor, whole: bool) -> str:

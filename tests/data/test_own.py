@@ -530,6 +530,17 @@ def test_what_is_not_used_of_the_graphs_is_noted(tmp_path):
     assert read(tmp_path, [graph(0, 0), graph(0, 1, num_nodes=3)]).notes == []
 
 
+def test_numbers_that_float32_does_not_tell_apart_are_noted(tmp_path):
+    x = [torch.tensor([[number, 1e9 + number]], dtype=torch.float64) for number in range(12)]
+    y = [torch.tensor([number / 7, 2**24 + number], dtype=torch.float64) for number in range(12)]
+    loaded = read(tmp_path, [graph(0, own_y, x=own_x, edge_index=None) for own_x, own_y in zip(x, y, strict=True)])
+    assert loaded.notes == [
+        "x: different numbers that are one as float32: 11 of 12 in column 1; subtract a constant to keep them apart",
+        "y: different numbers that are one as float32: 5 of 12 in column 1; subtract a constant to keep them apart",
+    ]
+    assert loaded.graphs.y[:, 1].tolist() == [2**24 + number for number in (0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 10, 12)]
+
+
 def test_edges_that_are_not_what_they_seem_are_noted(tmp_path):
     # the first graph: 0-1 twice and once back, 1-2 one way, a loop; of 5 + 4 edges 1 has no way back, 1 repeats
     odd = torch.tensor([[0, 0, 1, 1, 2], [1, 1, 0, 2, 2]])
@@ -553,6 +564,11 @@ BLOCKS = [[1, 9, 8, 5], [10, 2, 3, 7], [4, 0, 11, 6]]  # of 12 items shuffled by
     ("y_of", "options", "message"),
     [
         (lambda number: 3, {"task": "multiclass"}, "labels: every item is of one class"),
+        (
+            lambda number: torch.tensor([5.0, 1e9 + number], dtype=torch.float64),
+            {"task": "regression"},
+            "targets: all are the same number as float32, .* subtract a constant",
+        ),
         (
             lambda number: NAN if number in BLOCKS[0] else number / 2,
             {"task": "regression"},

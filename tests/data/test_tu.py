@@ -155,6 +155,15 @@ def test_many_degrees_share_the_last_column(tmp_path):
     assert x.argmax(dim=1).tolist() == [64] + [1] * 70 + [0]
 
 
+def test_attributes_that_float32_does_not_tell_apart_are_noted(tmp_path):
+    times = "".join(f"1600000000{number}.5\n" for number in range(6))
+    mirror = write_set(tmp_path / "mirror", ("edge_attributes",), node_attributes=times)
+    told = (
+        "TINY_node_attributes.txt: different numbers that are one as float32: 5 of 6 in column 0; subtract a constant"
+    )
+    assert read(tmp_path, mirror, node_attributes=True).notes == [f"{told} to keep them apart"]
+
+
 def test_graph_attributes_are_real_targets(tmp_path):
     mirror = write_set(tmp_path / "mirror", graph_attributes="0.5, 1\n1.5, 2\n2.5, 3\n")
     loaded = read(tmp_path, mirror)
