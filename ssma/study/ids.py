@@ -158,11 +158,15 @@ def data_fingerprint(path: Path) -> str:
 
 
 def _bare(path: Path) -> ast.Module:
+    """Returns a file's syntax without docstrings, and without empty lists, which each Python dumps in its own way."""
     tree = ast.parse(path.read_bytes(), path)  # bytes, so that a byte order mark or a declared encoding is understood
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [item for item in body if not _is_text(item)] or [ast.Pass()]
+    for node in ast.walk(tree):
+        for field in [name for name, value in ast.iter_fields(node) if value == []]:
+            delattr(node, field)
     return tree
 
 
