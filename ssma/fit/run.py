@@ -33,6 +33,7 @@ from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
 
 CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
+RETRY_SECONDS = 60.0  # after a checkpoint that could not be written
 
 log = logging.getLogger("ssma.fit")
 _traced: set[str] = set()  # errors whose traceback this process has shown: once is enough
@@ -172,18 +173,27 @@ def _restore(training: Training, checkpoint: Path) -> None:
 
 
 class _Saver:
-    """Saves a training's state after an epoch, atomically, not more often than ``CHECKPOINT_SECONDS``."""
+    """Saves a training's state after an epoch, atomically, not more often than ``CHECKPOINT_SECONDS``.
+
+    Where it cannot be written, the training goes on, and what was saved before stays.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.last = path, time.monotonic()
+        self.path, self.next = path, time.monotonic() + CHECKPOINT_SECONDS
 
     def __call__(self, training: Training) -> None:
-        if time.monotonic() - self.last >= CHECKPOINT_SECONDS:
+        if time.monotonic() < self.next:
+            return
+        temporary, wait = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp"), CHECKPOINT_SECONDS
+        try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.tmp")
             torch.save(training.state() | {"code": code_fingerprint()}, temporary)
             temporary.replace(self.path)
-            self.last = time.monotonic()
+        except (OSError, RuntimeError) as error:  # torch makes the latter of a full disk
+            wait = RETRY_SECONDS
+            temporary.unlink(missing_ok=True)
+            log.warning("%s cannot be written (%s); the fit goes on, a kill would cost more epochs", self.path, error)
+        self.next = time.monotonic() + wait
 
 
 def _peak_memory(device: torch.device) -> float:

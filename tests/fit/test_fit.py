@@ -138,6 +138,23 @@ def test_an_unreadable_checkpoint_costs_its_epochs_only(study, prepared, tmp_pat
     assert run.run_fit(Results(tmp_path), prepared, spec, CPU)["status"] == "ok"
 
 
+def test_a_full_disk_costs_no_training_and_leaves_no_half_checkpoint(study, prepared, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
+    spec, files = spec_of(study, prepared), []
+
+    def full(state, path):
+        path.write_bytes(b"half")
+        files.append(path)
+        raise RuntimeError("unexpected pos 576 vs 534")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "save", full)
+        record = run.run_fit(Results(tmp_path / "full"), prepared, spec, CPU)
+    assert comparable(record) == comparable(run.run_fit(Results(tmp_path / "free"), prepared, spec, CPU))
+    assert len(files) == caplog.text.count("cannot be written (unexpected pos 576 vs 534); the fit goes on") == 1
+    assert list(files[0].parent.iterdir()) == [Results(tmp_path / "full").fit(fit_id(spec))]
+
+
 def test_a_checkpoint_of_other_code_is_not_continued(study, prepared, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
     spec = spec_of(study, prepared)
