@@ -18,7 +18,7 @@ from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
-from ssma.data.raw import allow_graphs, unattended
+from ssma.data.raw import allow_graphs, link, unattended
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.ids import data_fingerprint, file_fingerprint
@@ -45,10 +45,7 @@ def load_folder(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded
             f"{path}: got {len(found)} files *_A.txt{names} but expected 1, the edges of a set in TU format"
         )
     name = found[0].name.removesuffix("_A.txt")
-    link = work / name / "raw"
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.unlink(missing_ok=True)
-    link.symlink_to(path)
+    link(work / name / "raw", path)
     return read_set(name, work, spec)
 
 
@@ -128,10 +125,7 @@ def _link_unprocessed(root: str | None, folder: Path) -> None:
         folders[:] = raw
         for name in files:
             if not name.startswith(PROCESSED):
-                link = folder / here.relative_to(source) / name
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.unlink(missing_ok=True)
-                link.symlink_to(here / name)
+                link(folder / here.relative_to(source) / name, here / name)
 
 
 def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]) -> Loaded:

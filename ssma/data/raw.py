@@ -59,10 +59,25 @@ def provide(origin: Origin, folder: Path, mirror: Path | None) -> None:
             f"come from {_urls(origin)}), or point data.mirror (or SSMA_DATA_MIRROR) to the folder that holds "
             f"{origin.place}/, or unset both to download the set"
         )
-    folder.mkdir(parents=True, exist_ok=True)
     for top in tops:
-        _remove(folder / top)
-        (folder / top).symlink_to(source / top)
+        link(folder / top, source / top)
+
+
+def link(place: Path, target: Path) -> None:
+    """Makes ``place`` a link to ``target``, instead of what is there.
+
+    Raises:
+        StudyError: If it cannot be: the folder is read-only, the file system has no links, ...
+    """
+    try:
+        _remove(place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+    except OSError as error:
+        raise StudyError(
+            f"{place}: cannot be made a link to {target} ({error.strerror}); results need a folder that can be "
+            "written, on a file system with symbolic links"
+        ) from error
 
 
 @contextmanager

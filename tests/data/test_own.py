@@ -1,7 +1,9 @@
 """A user's own data: what is taken as it is, what is mapped, and what is refused with the number of the graph."""
 
+import errno
 import io
 import math
+import os
 import random
 import socket
 import sys
@@ -342,6 +344,18 @@ def test_a_folder_of_any_name_with_what_macos_leaves_in_it(tmp_path):
     (folder / "._set[1]_A.txt").write_bytes(b"\0\5\x16\7")
     files = ["set[1]_A.txt", "set[1]_graph_indicator.txt", "set[1]_graph_labels.txt"]
     assert list(load_folder(spec, tmp_path / "work", None).raw_files) == files
+
+
+def test_a_file_system_without_links(tmp_path, monkeypatch):
+    def refused(self, target):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    folder = folder_with(tmp_path)
+    spec = {"path": str(folder), "content": data_fingerprint(folder)}
+    monkeypatch.setattr(Path, "symlink_to", refused)
+    told = r"work/OWN/raw: cannot be made a link to .*mine \(Operation not permitted\); .* with symbolic links"
+    with pytest.raises(StudyError, match=told):
+        load_folder(spec, tmp_path / "work", None)
 
 
 def pyg_spec(dotted, **arguments):
