@@ -238,6 +238,9 @@ def _check_tensors(number: int, data: Data) -> None:
         if value is not None and not _is_plain(value, key):
             got = f"{value.layout} {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
             raise StudyError(f"graph {number}: {key} is {got} but expected a dense tensor of real numbers; convert it")
+        if key != "y" and value is not None and torch.as_tensor(value).dim() == 0:
+            of = "node" if key == "x" else "edge"
+            raise StudyError(f"graph {number}: {key} is the number {float(value)} but expected a row for each {of}")
 
 
 def _is_plain(value: Any, key: str) -> bool:
