@@ -163,7 +163,8 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
         made.append(Data(own_x, data.edge_index, data.edge_attr, own_y, num_nodes=data.num_nodes))
     graphs, dropped = Graphs.from_data_list(made)
     outputs = len(mapping) if mapping else graphs.y.size(1)
-    notes = lost_digits("x", torch.cat([own.detach().cpu().reshape(len(own), -1) for own in x])) + lost_digits("y", y)
+    doubles = [own.detach().cpu().reshape(len(own), -1) for own in x if own.dtype == torch.float64]
+    notes = (lost_digits("x", torch.cat(doubles)) if doubles else []) + lost_digits("y", y)
     if unread := sorted({key for data in data_list for key in data.to_dict()} - READ):
         notes.append(f"not used of the graphs: {', '.join(unread)}")
     return Loaded(
