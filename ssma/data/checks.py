@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import Loaded
@@ -39,9 +40,14 @@ def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str,
 
 
 def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
-    """Returns a note for each class that a training part lacks."""
+    """Returns a note for each class that a training part lacks, or on the labels and targets that it says nothing of:
+    test parts may ask for them all the same.
+    """
     if loaded.task != "multiclass":
-        return []
+        lacking = [loaded.num_outputs - _usable_targets(loaded, split["train"]) for split in splits]
+        parts = [f"{count} in split {number}" for number, count in enumerate(lacking) if count]
+        what = "both classes of labels" if loaded.task == "multilabel" else "known values of targets"
+        return [f"training parts lack {what}: of {loaded.num_outputs}, {', '.join(parts)}"] if parts else []
     notes = []
     present = [set(loaded.graphs.y[split["train"]].tolist()) for split in splits]
     for label in range(loaded.num_outputs):
@@ -49,6 +55,22 @@ def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
         if lacking:
             notes.append(f"class {label} is missing in the training part of split {', '.join(map(str, lacking))}")
     return notes
+
+
+def lost_digits(what: str, values: Tensor) -> list[str]:
+    """Returns a note if float32, which is computed with, takes more than one in a hundred different values of a column
+    of ``values`` [rows, columns] for another one; so it is with times in seconds, or energies of the order of 1e6.
+    """
+    found = []
+    for number, column in enumerate(values.unbind(dim=1) if values.dtype == torch.float64 else ()):
+        different = column[~column.isnan()].unique()
+        lost = different.numel() - different.float().unique().numel()
+        if lost > different.numel() / 100:
+            found.append(f"{lost} of {different.numel()} in column {number}")
+    told = (
+        f"{what}: different numbers that are one as float32: {', '.join(found)}; subtract a constant to keep them apart"
+    )
+    return [told] if found else []
 
 
 def edge_notes(graphs: Graphs) -> list[str]:
@@ -69,13 +91,20 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
     average over the other labels.
 
     Raises:
-        StudyError: If there is only one class, or if a validation part has no value of the metric at all, so that no
-            epoch could be chosen there.
+        StudyError: If there is only one class or value, or if a validation part has no value of the metric at all, so
+            that no epoch could be chosen there.
     """
     if loaded.task == "multiclass":
         if loaded.num_outputs < 2:
             raise StudyError("labels: every item is of one class, so that there is nothing to learn; mend the data set")
         return []
+    if loaded.task == "regression" and all(
+        column[~column.isnan()].unique().numel() == 1 for column in loaded.graphs.y.t()
+    ):
+        raise StudyError(
+            "targets: all are the same number as float32, so that there is nothing to learn; mend the data set, or "
+            "subtract a constant if their difference is small"
+        )
     fewer = []
     for number, split in enumerate(splits):
         for part in PARTS[1:]:

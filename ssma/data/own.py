@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
+from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
-from ssma.data.raw import allow_graphs, unattended
+from ssma.data.raw import allow_graphs, link, unattended
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.ids import data_fingerprint, file_fingerprint
@@ -36,14 +38,14 @@ def load_folder(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded
         StudyError: If there is not exactly one set in the folder, or with what is wrong in its files.
     """
     path = _unchanged(spec)
-    found = sorted(path.glob("*_A.txt"))
+    found = sorted(file for file in path.glob("*_A.txt") if not file.name.startswith("."))  # as macOS leaves them
     if len(found) != 1:
-        raise StudyError(f"{path}: got {len(found)} files *_A.txt but expected 1, the edges of a set in TU format")
+        names = f" ({', '.join(file.name for file in found)})" if found else ""
+        raise StudyError(
+            f"{path}: got {len(found)} files *_A.txt{names} but expected 1, the edges of a set in TU format"
+        )
     name = found[0].name.removesuffix("_A.txt")
-    link = work / name / "raw"
-    link.parent.mkdir(parents=True, exist_ok=True)
-    link.unlink(missing_ok=True)
-    link.symlink_to(path)
+    link(work / name / "raw", path)
     return read_set(name, work, spec)
 
 
@@ -74,7 +76,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
 
     ``spec``: ``class``, the dotted path; ``arguments`` of the call; and what ``check_graphs`` takes. The class gets a
     folder of the results for its ``root``. A ``root`` among the arguments is read and never written: its files are
-    linked there, but for those that the class has processed before, perhaps by other code or arguments.
+    linked there, but for those that the class has processed before, perhaps by other code or arguments. Random numbers
+    of Python, numpy and torch are seeded, and a network that does not answer ends the call.
 
     Raises:
         StudyError: If the class cannot be imported or called, or with what is wrong in its graphs.
@@ -88,6 +91,7 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         if "root" in inspect.signature(kind).parameters:
             _link_unprocessed(arguments.get("root"), folder)
             arguments["root"] = str(folder)
+        seed_everything(0)  # a class may draw, and has to draw the same when it is processed again
         with unattended():
             dataset = kind(**arguments)
             data_list = list(dataset)
@@ -121,10 +125,7 @@ def _link_unprocessed(root: str | None, folder: Path) -> None:
         folders[:] = raw
         for name in files:
             if not name.startswith(PROCESSED):
-                link = folder / here.relative_to(source) / name
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.unlink(missing_ok=True)
-                link.symlink_to(here / name)
+                link(folder / here.relative_to(source) / name, here / name)
 
 
 def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]) -> Loaded:
@@ -162,7 +163,10 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
         made.append(Data(own_x, data.edge_index, data.edge_attr, own_y, num_nodes=data.num_nodes))
     graphs, dropped = Graphs.from_data_list(made)
     outputs = len(mapping) if mapping else graphs.y.size(1)
-    unread = sorted({key for data in data_list for key in data.to_dict()} - READ)
+    doubles = [own.detach().cpu().reshape(len(own), -1) for own in x if own.dtype == torch.float64]
+    notes = (lost_digits("x", torch.cat(doubles)) if doubles else []) + lost_digits("y", y)
+    if unread := sorted({key for data in data_list for key in data.to_dict()} - READ):
+        notes.append(f"not used of the graphs: {', '.join(unread)}")
     return Loaded(
         graphs,
         "graph",
@@ -174,7 +178,7 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
         label_mapping=mapping,
         raw_files=raw_files,
         dropped_graphs=dropped,
-        notes=[f"not used of the graphs: {', '.join(unread)}"] if unread else [],
+        notes=notes,
     )
 
 
@@ -235,6 +239,9 @@ def _check_tensors(number: int, data: Data) -> None:
         if value is not None and not _is_plain(value, key):
             got = f"{value.layout} {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
             raise StudyError(f"graph {number}: {key} is {got} but expected a dense tensor of real numbers; convert it")
+        if key != "y" and value is not None and torch.as_tensor(value).dim() == 0:
+            of = "node" if key == "x" else "edge"
+            raise StudyError(f"graph {number}: {key} is the number {float(value)} but expected a row for each {of}")
 
 
 def _is_plain(value: Any, key: str) -> bool:
@@ -288,7 +295,7 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
         bad |= values.isnan()
     _refuse(bad, values, numbers, f"not a target of a {task} task")
     if task == "regression":
-        return task, values.float(), None
+        return task, values, None
     if task == "multiclass":
         labels = [int(row) for row in y]  # of the tensors themselves: a double has no labels beyond 2**53 apart
         mapping = {str(label): place for place, label in enumerate(sorted(set(labels)))}
@@ -296,7 +303,7 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
     if sorted(set(values[~values.isnan()].tolist())) == [-1, 1]:
         values = values.clamp(min=0)
     _refuse(~values.isnan() & (values != 0) & (values != 1), values, numbers, "not 0 or 1 as labels are")
-    return task, values.float(), None
+    return task, values, None
 
 
 def _guess(values: Tensor, whole: bool) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import shutil
+import socket
 import sys
 import zipfile
 import zlib
@@ -15,6 +16,8 @@ from urllib.request import urlopen
 from ssma.errors import StudyError
 
 TIMEOUT = 8  # seconds per network operation: a job without a network must say so soon
+DOWNLOAD_ERRORS = (OSError, HTTPException, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error)
+"""Of networks, of addresses that are none, and of archives: cut short, encrypted, in a way that zipfile cannot read."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,25 @@ def provide(origin: Origin, folder: Path, mirror: Path | None) -> None:
             f"come from {_urls(origin)}), or point data.mirror (or SSMA_DATA_MIRROR) to the folder that holds "
             f"{origin.place}/, or unset both to download the set"
         )
-    folder.mkdir(parents=True, exist_ok=True)
     for top in tops:
-        _remove(folder / top)
-        (folder / top).symlink_to(source / top)
+        link(folder / top, source / top)
+
+
+def link(place: Path, target: Path) -> None:
+    """Makes ``place`` a link to ``target``, instead of what is there.
+
+    Raises:
+        StudyError: If it cannot be: the folder is read-only, the file system has no links, ...
+    """
+    try:
+        _remove(place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+    except OSError as error:
+        raise StudyError(
+            f"{place}: cannot be made a link to {target} ({error.strerror}); results need a folder that can be "
+            "written, on a file system with symbolic links"
+        ) from error
 
 
 @contextmanager
@@ -84,15 +102,18 @@ def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
 
 @contextmanager
 def unattended() -> Iterator[None]:
-    """Ends a library's question at the terminal with an ``EOFError``, where it would wait for ever in a job; what it
-    prints goes to the error stream.
+    """Ends a library's question at the terminal with an ``EOFError``, and its wait for a network with a
+    ``TimeoutError``, where a job would wait for ever; what it prints goes to the error stream.
     """
     known, sys.stdin = sys.stdin, io.StringIO()
+    seconds = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(TIMEOUT)
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
         sys.stdin = known
+        socket.setdefaulttimeout(seconds)
 
 
 def _missing(origin: Origin, folder: Path) -> Path | None:
@@ -126,7 +147,7 @@ def _download(origin: Origin, folder: Path) -> None:
                         _write(partial / path, archive.read(member))
         if missing := _missing(origin, partial):
             raise FileNotFoundError(f"what was downloaded holds no {missing.name}")
-    except (OSError, HTTPException, zipfile.BadZipFile, zlib.error) as error:
+    except DOWNLOAD_ERRORS as error:
         _remove(partial)
         wanted = _missing(origin, folder) or folder / origin.files[0]
         raise StudyError(

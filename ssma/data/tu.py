@@ -46,7 +46,8 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
         StudyError: If the files cannot be read, or lack what ``spec`` asks for.
     """
     raw = work / name / "raw"
-    files = sorted(path for path in raw.glob(f"{name}_*.txt") if "readme" not in path.name.lower())
+    given = sorted(path for path in raw.glob("*.txt") if path.name.startswith(f"{name}_"))
+    files = [path for path in given if "readme" not in path.name.lower()]
     for file in files:
         if not file.read_bytes().endswith(b"\n"):
             raise StudyError(
@@ -58,7 +59,7 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     graphs, dropped = Graphs.from_data_list(text.data_list)
     hashes = {file.name: file_fingerprint(file) for file in files}
     rest = {"features": words, "raw_files": hashes, "dropped_graphs": dropped}
-    notes = text.notes + _left_out(text.attributes, use_attributes, raw / f"{name}_edge_attributes.txt")
+    notes = text.notes + _left_out(text.attributes, use_attributes, files, text.read)
     if graphs.y.is_floating_point():
         notes.append("targets are the graph attributes as they are, not standardised")
         return Loaded(graphs, "graph", "regression", "mae", graphs.y.size(1), **rest, notes=notes)
@@ -67,12 +68,13 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     return Loaded(graphs, "graph", "multiclass", "accuracy", classes, label_mapping=mapping, **rest, notes=notes)
 
 
-def _left_out(attributes: int, use_attributes: bool, edge_attributes: Path) -> list[str]:
-    """Returns notes on the continuous attributes that are there and not used."""
+def _left_out(attributes: int, use_attributes: bool, files: list[Path], read: set[str]) -> list[str]:
+    """Returns notes on the node attributes and on the files that are there and not used."""
     notes = []
     if attributes and not use_attributes:
         notes.append(f"node attributes: {attributes} columns are left out; node_attributes: true adds them")
-    return notes + [f"edge attributes: {edge_attributes.name} is not read"] * edge_attributes.is_file()
+    unread = [file.name for file in files if file.name not in read]
+    return notes + ([f"files that are not read: {', '.join(unread)}"] if unread else [])
 
 
 def _text_file(member: str) -> str | None:

@@ -14,6 +14,7 @@ from torch.nn.functional import one_hot
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, remove_self_loops
 
+from ssma.data.checks import lost_digits
 from ssma.data.graphs import pointer
 from ssma.errors import StudyError
 
@@ -30,13 +31,15 @@ class TextSet:
             one-hot labels of the edges, or None.
         attributes: Columns of ``x`` that are attributes.
         labels: The classes of the graphs in rising order; empty where they have real targets.
-        notes: What was left out.
+        notes: What was left out or lost.
+        read: Names of the files.
     """
 
     data_list: list[Data]
     attributes: int
     labels: list[int]
     notes: list[str]
+    read: set[str]
 
 
 def read_text_set(raw: Path, name: str) -> TextSet:
@@ -70,7 +73,7 @@ def read_text_set(raw: Path, name: str) -> TextSet:
         strict=True,
     )
     data_list = [Data(own_x, own_edges, own_labels, own_y) for own_x, own_edges, own_labels, own_y in parts]
-    return TextSet(data_list, 0 if attributes is None else attributes.size(1), labels, notes)
+    return TextSet(data_list, 0 if attributes is None else attributes.size(1), labels, notes + files.notes, files.read)
 
 
 class _Files:
@@ -78,6 +81,8 @@ class _Files:
 
     def __init__(self, raw: Path, name: str) -> None:
         self.raw, self.name = raw, name
+        self.read: set[str] = set()
+        self.notes: list[str] = []
 
     def path(self, part: str) -> Path:
         return self.raw / f"{self.name}_{part}.txt"
@@ -95,7 +100,11 @@ class _Files:
 
     def real(self, part: str, rows: int, of: str) -> Tensor | None:
         """Returns real numbers, float32 [rows, columns], or None without the file."""
-        return self._table(part, "numbers", None, rows, of).float() if self.path(part).is_file() else None
+        if not self.path(part).is_file():
+            return None
+        table = self._table(part, "numbers", None, rows, of)
+        self.notes += lost_digits(self.path(part).name, table)
+        return table.float()
 
     def one_hot(self, part: str, rows: int, of: str) -> Tensor | None:
         """Returns labels, each column one-hot from its smallest to its largest, float32, or None without the file."""
@@ -112,6 +121,7 @@ class _Files:
 
     def _table(self, part: str, what: str, columns: int | None, rows: int | None, of: str) -> Tensor:
         path = self.path(part)
+        self.read.add(path.name)
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "loadtxt: input contained no data")

@@ -33,6 +33,7 @@ from ssma.study.paths import Results
 from ssma.study.records import read_record, write_atomic, write_record
 
 CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
+RETRY_SECONDS = 60.0  # after a checkpoint that could not be written
 
 log = logging.getLogger("ssma.fit")
 _traced: set[str] = set()  # errors whose traceback this process has shown: once is enough
@@ -177,17 +178,25 @@ def _restore(training: Training, checkpoint: Path) -> str | None:
 
 
 class _Saver:
-    """Saves a training's state after an epoch, atomically, not more often than ``CHECKPOINT_SECONDS``."""
+    """Saves a training's state after an epoch, atomically, not more often than ``CHECKPOINT_SECONDS``.
+
+    Where it cannot be written, the training goes on, and what was saved before stays.
+    """
 
     def __init__(self, path: Path, started: str) -> None:
-        self.path, self.started, self.last = path, started, time.monotonic()
+        self.path, self.started, self.next = path, started, time.monotonic() + CHECKPOINT_SECONDS
 
     def __call__(self, training: Training) -> None:
-        if time.monotonic() - self.last >= CHECKPOINT_SECONDS:
-            file = BytesIO()  # to a full disk torch would write "unexpected pos", and leave half a file
-            torch.save(training.state() | {"code": code_fingerprint(), "started": self.started}, file)
+        if time.monotonic() < self.next:
+            return
+        file, wait = BytesIO(), CHECKPOINT_SECONDS
+        torch.save(training.state() | {"code": code_fingerprint(), "started": self.started}, file)
+        try:
             write_atomic(self.path, file.getvalue())
-            self.last = time.monotonic()
+        except StudyError as error:
+            wait = RETRY_SECONDS
+            log.warning("%s; the fit goes on, a kill would cost more epochs", error)
+        self.next = time.monotonic() + wait
 
 
 def _peak_memory(device: torch.device) -> float:

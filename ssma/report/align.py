@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 KEY = ["split", "repeat"]
+HASHES = ("split_hash", "data_hash")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def report_options(plan: dict[str, Any]) -> Report:
 
 
 def align(frame: "pandas.DataFrame", arms: Sequence[str], missing: str) -> Aligned:
-    """Pairs the evaluation fits of arms of one data set by split, split hash and seed.
+    """Pairs the evaluation fits of arms of one data set by split, split hash, data hash and seed.
 
     Where a fit of any arm is not ok, ``missing`` decides. ``not_testable``: the rest is described, not tested.
     ``drop``: the rest is tested. ``worst``: a fit that was made and is not ok counts as the worst test metric among all
@@ -40,16 +41,18 @@ def align(frame: "pandas.DataFrame", arms: Sequence[str], missing: str) -> Align
     """
     evaluated = frame[frame["stage"] == "evaluate"]
     rows = evaluated[evaluated["arm"].isin(arms)].set_index(["arm", *KEY])
-    tables = {part: rows[part].unstack("arm") for part in ("status", "test", "split_hash")}
+    tables = {part: rows[part].unstack("arm") for part in ("status", "test", *HASHES)}
     planned = tables["status"].reindex(columns=arms).dropna()
     test = tables["test"].reindex(index=planned.index, columns=arms)
-    hashes = tables["split_hash"].reindex(index=planned.index, columns=arms)
+    hashes = [tables[part].reindex(index=planned.index, columns=arms).nunique(axis=1) for part in HASHES]
     usable = planned == "ok"
     if missing == "worst":
         made = ~usable & (planned != "missing")
         test = test.mask(made, _worst(evaluated, rows["dataset"].iloc[0]))
         usable |= made
-    whole = usable.all(axis=1) & (hashes.nunique(axis=1) <= 1) & test.notna().all(axis=1)
+    whole = usable.all(axis=1) & test.notna().all(axis=1)
+    for different in hashes:
+        whole &= different <= 1
     by_split = planned.index.get_level_values("split").nunique() > 1
     kept = test[whole]
     values = kept.groupby("split").mean() if by_split else kept

@@ -167,7 +167,11 @@ def _warnings(
 ) -> list[str]:
     prepared = {label for label, item in plan["datasets"].items() if (results.data(item["id"]) / "card.json").exists()}
     lines = checks.gaps(summarise(frame), frame) + checks.mixed_code(frame, code_fingerprint())
-    lines += checks.over_budget(frame) + checks.chosen_by_test(plan, [arm["id"] for arm in plan["arms"]])
+    lines += (
+        checks.mixed_data(frame)
+        + checks.over_budget(frame)
+        + checks.chosen_by_test(plan, [arm["id"] for arm in plan["arms"]])
+    )
     lines += checks.without_sanity(plan, prepared, set(sanity)) + checks.unknown_constants(frame)
     for section in sections:
         if any(note.startswith(checks.UNEQUAL) for note in section.tables[0].notes):

@@ -146,6 +146,18 @@ def mixed_code(frame: "pandas.DataFrame", current: str) -> list[str]:
     return lines
 
 
+def mixed_data(frame: "pandas.DataFrame") -> list[str]:
+    """Returns a line for each data set whose fits were made on several versions of its data."""
+    lines = []
+    for dataset, rows in frame.dropna(subset=["data_hash"]).groupby("dataset", sort=False):
+        groups = {data: listing(of["label"]) for data, of in rows.groupby("data_hash", sort=False)}
+        if len(groups) > 1:
+            parts = "; ".join(f"{data[:12]} of {arms}" for data, arms in groups.items())
+            told = f"Warning: fits on {dataset} were made on {len(groups)} versions of its data: {parts}."
+            lines.append(f"{told} They are not compared with each other; run the study again.")
+    return lines
+
+
 def without_sanity(plan: dict[str, Any], prepared: set[str], known: set[str]) -> list[str]:
     """Returns a line naming the data sets whose tables lack the predictors that look at no graph."""
     lacking = [label for label in plan["datasets"] if label in prepared - known]

@@ -108,7 +108,7 @@ def _rows(mine: "pandas.DataFrame", values: list[dict[str, Any]], predictor: str
 def _joined(rows: "pandas.DataFrame", beside: "pandas.DataFrame") -> "pandas.DataFrame":
     import pandas
 
-    columns = ["stage", "dataset", "arm", "split", "repeat", "split_hash", "status", "test", "direction"]
+    columns = ["stage", "dataset", "arm", "split", "repeat", "split_hash", "data_hash", "status", "test", "direction"]
     return pandas.concat([rows[columns], beside[columns]], ignore_index=True)
 
 

@@ -25,6 +25,7 @@ NAMES = {
 }
 METRIC_NAMES = {"mae": "MAE", "ap": "AP"}
 IN_PERCENT = ("accuracy", "ap")
+SMALL = 1e-3  # errors below it lose their digits in four decimals
 
 
 def setting(key: str) -> str:
@@ -99,7 +100,9 @@ def spans(numbers: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric and the way it is shown: accuracy and AP in percent, errors with four decimals."""
+    """A metric and the way it is shown: accuracy and AP in percent, others with four decimals, of errors below
+    ``SMALL`` with three digits.
+    """
 
     name: str
     direction: str
@@ -126,13 +129,19 @@ class Metric:
         return "higher is better" if self.direction == "maximize" else "lower is better"
 
     def text(self, value: float, signed: bool = False) -> str:
-        decimals = 1 if self.in_percent else 4
-        text = f"{value * self.factor:{'+' if signed else ''}.{decimals}f}"
-        return text.replace("-", "−")  # the sign, which typesets as one
+        return self._text(value, ("+" if signed else "") + self._form(value))
 
     def spread(self, mean: float, std: float) -> str:
         """Returns "81.4 ± 5.1", or the mean alone if a single value has no spread."""
-        return self.text(mean) if math.isnan(std) else f"{self.text(mean)} ± {self.text(std)}"
+        return self.text(mean) if math.isnan(std) else f"{self.text(mean)} ± {self._text(std, self._form(mean))}"
+
+    def _form(self, value: float) -> str:
+        if self.in_percent:
+            return ".1f"
+        return ".3g" if self.name == "mae" and 0 < abs(value) < SMALL else ".4f"
+
+    def _text(self, value: float, form: str) -> str:
+        return f"{value * self.factor:{form}}".replace("-", "−")  # the sign, which typesets as one
 
     def interval(self, interval: Interval, signed: bool = False) -> str:
         """Returns "[76.2, 84.1]"."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ssma.report.align import HASHES
 from ssma.report.statistics import summarise
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 class Units:
     """``summary`` is that of `summarise`; ``values`` maps an arm whose planned fits are all ok to unit -> test metric.
 
-    The index of a series holds (split, split hash), with one split (split, repeat, split hash), so that two arms pair
-    only on the same partition.
+    The index of a series holds (split, split hash, data hash), with one split (split, repeat, ...), so that two arms
+    pair only on the same partition of the same data.
     """
 
     summary: "pandas.DataFrame"
@@ -26,6 +27,6 @@ def units_of(frame: "pandas.DataFrame") -> Units:
     values = {}
     for arm, rows in frame[frame["stage"] == "evaluate"].groupby("arm", sort=False):
         if (rows["status"] == "ok").all():
-            key = ["split", "split_hash"] if rows["split"].nunique() > 1 else ["split", "repeat", "split_hash"]
-            values[str(arm)] = rows.groupby(key)["test"].mean()
+            key = ["split"] if rows["split"].nunique() > 1 else ["split", "repeat"]
+            values[str(arm)] = rows.groupby([*key, *HASHES])["test"].mean()
     return Units(summarise(frame), values)

@@ -154,22 +154,28 @@ def file_fingerprint(path: Path) -> str:
 
 
 def data_fingerprint(path: Path) -> str:
-    """Returns a hash of a data set: the SHA-256 of a file, or a hash over the files ``*.txt`` of a folder.
+    """Returns a hash of a data set: the SHA-256 of a file, or a hash over the files ``*.txt`` of a folder, without
+    hidden ones, which macOS leaves there.
 
     Raises:
         ValueError: If there is nothing to read.
     """
     if not path.is_dir():
         return file_fingerprint(path)
-    return digest({file.name: file_fingerprint(file) for file in sorted(path.glob("*.txt"))}, 64)
+    files = sorted(file for file in path.glob("*.txt") if not file.name.startswith("."))
+    return digest({file.name: file_fingerprint(file) for file in files}, 64)
 
 
 def _bare(path: Path) -> ast.Module:
+    """Returns a file's syntax without docstrings, and without empty lists, which each Python dumps in its own way."""
     tree = ast.parse(path.read_bytes(), path)  # bytes, so that a byte order mark or a declared encoding is understood
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [item for item in body if not _is_text(item)] or [ast.Pass()]
+    for node in ast.walk(tree):
+        for field in [name for name, value in ast.iter_fields(node) if value == []]:
+            delattr(node, field)
     return tree
 
 

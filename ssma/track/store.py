@@ -103,7 +103,7 @@ def mlflow_errors(uri: str) -> Iterator[None]:
         _set_environment()
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # the latter where a container's user has no home folder
         raise StudyError(f"MLflow cannot be imported ({error}); install it, or set track.enabled: false") from error
     try:
         yield

@@ -1,15 +1,22 @@
 """A user's own data: what is taken as it is, what is mapped, and what is refused with the number of the graph."""
 
+import errno
 import io
 import math
+import os
+import random
+import socket
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
+import numpy
 import pytest
 import torch
 from torch_geometric.data import Data, InMemoryDataset
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 
+from ssma.data import raw
 from ssma.data.own import check_graphs, load_file, load_folder, load_pyg
 from ssma.data.prepare import load, prepare
 from ssma.errors import STOPPED, StudyError
@@ -58,6 +65,15 @@ class OldStyle(Pairs):
 
     def process(self):
         torch.save(self.collate([graph(number, number % 2) for number in range(4)]), self.processed_paths[0])
+
+
+def draws():
+    numbers = zip(torch.rand(4), numpy.random.rand(4), [random.random() for _ in range(4)], strict=True)
+    return [graph(0, 0, x=torch.tensor([own] * 3)) for own in numbers]
+
+
+def waits(address):
+    return urlopen(f"http://{address}/set.zip").read()
 
 
 def asks():
@@ -214,6 +230,8 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0), graph(0, 0, num_nodes=3.0)], {}, "graph 1: num_nodes is 3.0 but expected a whole number from 0"),
         ([graph(0, 0, x=None, num_nodes="3")], {}, "graph 0: num_nodes is '3' but"),
         ([graph(0, 0, x=torch.eye(3) * 1j)], {}, "graph 0: x is torch.strided torch.complex64"),
+        ([graph(0, 0), graph(0, 1, x=torch.tensor(2.5))], {}, "graph 1: x is the number 2.5 .* a row for each node"),
+        ([graph(0, 0, edge_attr=torch.tensor(3))], {}, "graph 0: edge_attr is the number 3.0 .* a row for each edge"),
         ([graph(0, 0), graph(0, 1)], {"metric": "ap"}, "got metric ap for a multiclass task; its metrics are accuracy"),
         ([graph(0, 0), graph(0, 1)], {"loss": "mse"}, "got loss mse for a multiclass task"),
     ],
@@ -316,7 +334,29 @@ def test_a_folder_in_tu_format(tmp_path):
     assert sorted(loaded.raw_files) == ["OWN_A.txt", "OWN_graph_indicator.txt", "OWN_graph_labels.txt"]
     (folder / "TWO_A.txt").write_text("1, 2\n")
     spec["content"] = data_fingerprint(folder)
-    with pytest.raises(StudyError, match=r"got 2 files \*_A.txt but expected 1"):
+    with pytest.raises(StudyError, match=r"got 2 files \*_A.txt \(OWN_A.txt, TWO_A.txt\) but expected 1"):
+        load_folder(spec, tmp_path / "work", None)
+
+
+def test_a_folder_of_any_name_with_what_macos_leaves_in_it(tmp_path):
+    folder = folder_with(tmp_path)
+    for file in list(folder.iterdir()):
+        file.rename(folder / file.name.replace("OWN", "set[1]"))
+    spec = {"path": str(folder), "content": data_fingerprint(folder), "features": "degree"}
+    (folder / "._set[1]_A.txt").write_bytes(b"\0\5\x16\7")
+    files = ["set[1]_A.txt", "set[1]_graph_indicator.txt", "set[1]_graph_labels.txt"]
+    assert list(load_folder(spec, tmp_path / "work", None).raw_files) == files
+
+
+def test_a_file_system_without_links(tmp_path, monkeypatch):
+    def refused(self, target):
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    folder = folder_with(tmp_path)
+    spec = {"path": str(folder), "content": data_fingerprint(folder)}
+    monkeypatch.setattr(Path, "symlink_to", refused)
+    told = r"work/OWN/raw: cannot be made a link to .*mine \(Operation not permitted\); .* with symbolic links"
+    with pytest.raises(StudyError, match=told):
         load_folder(spec, tmp_path / "work", None)
 
 
@@ -360,6 +400,21 @@ def test_a_class_that_asks_gets_no_answer(tmp_path, monkeypatch):
     with pytest.raises(StudyError, match="asks with {}: EOFError"):
         load_pyg(pyg_spec(f"{Pairs.__module__}.asks"), tmp_path, None)
     assert sys.stdin.read() == "y\n"
+
+
+def test_a_class_that_draws_makes_the_same_data_again(tmp_path):
+    spec = pyg_spec(f"{Pairs.__module__}.draws")
+    one, other = (load_pyg(spec, tmp_path / name, None).graphs for name in "ab")
+    assert one.content_hash() == other.content_hash() and one.x.unique().numel() == 12
+
+
+def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
+    monkeypatch.setattr(raw, "TIMEOUT", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = "{}:{}".format(*silent.getsockname())
+        with pytest.raises(StudyError, match=r"own.waits .*TimeoutError: timed out; mend the class"):
+            load_pyg(pyg_spec(f"{Pairs.__module__}.waits", address=address), tmp_path, None)
+    assert socket.getdefaulttimeout() is None
 
 
 def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_path):
@@ -491,6 +546,17 @@ def test_what_is_not_used_of_the_graphs_is_noted(tmp_path):
     assert read(tmp_path, [graph(0, 0), graph(0, 1, num_nodes=3)]).notes == []
 
 
+def test_numbers_that_float32_does_not_tell_apart_are_noted(tmp_path):
+    x = [torch.tensor([[number, 1e9 + number]], dtype=torch.float64) for number in range(12)]
+    y = [torch.tensor([number / 7, 2**24 + number], dtype=torch.float64) for number in range(12)]
+    loaded = read(tmp_path, [graph(0, own_y, x=own_x, edge_index=None) for own_x, own_y in zip(x, y, strict=True)])
+    assert loaded.notes == [
+        "x: different numbers that are one as float32: 11 of 12 in column 1; subtract a constant to keep them apart",
+        "y: different numbers that are one as float32: 5 of 12 in column 1; subtract a constant to keep them apart",
+    ]
+    assert loaded.graphs.y[:, 1].tolist() == [2**24 + number for number in (0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 10, 12)]
+
+
 def test_edges_that_are_not_what_they_seem_are_noted(tmp_path):
     # the first graph: 0-1 twice and once back, 1-2 one way, a loop; of 5 + 4 edges 1 has no way back, 1 repeats
     odd = torch.tensor([[0, 0, 1, 1, 2], [1, 1, 0, 2, 2]])
@@ -515,6 +581,11 @@ BLOCKS = [[1, 9, 8, 5], [10, 2, 3, 7], [4, 0, 11, 6]]  # of 12 items shuffled by
     [
         (lambda number: 3, {"task": "multiclass"}, "labels: every item is of one class"),
         (
+            lambda number: torch.tensor([5.0, 1e9 + number], dtype=torch.float64),
+            {"task": "regression"},
+            "targets: all are the same number as float32, .* subtract a constant",
+        ),
+        (
             lambda number: NAN if number in BLOCKS[0] else number / 2,
             {"task": "regression"},
             "splits: mae is undefined on the validation part of split 2, where no target is known",
@@ -531,6 +602,18 @@ def test_what_no_fit_could_be_judged_on_is_refused(tmp_path, y_of, options, mess
     with pytest.raises(StudyError, match=message):
         prepare(tmp_path / "o", entry(tmp_path / "g.pt", **options), None)
     assert not (tmp_path / "o/card.json").exists()
+
+
+def test_targets_that_are_never_trained_are_noted(tmp_path):
+    # split 0 trains on the third fold, where the second target is unknown; below, the second label has one class there
+    y = [torch.tensor([number / 2, NAN if number in BLOCKS[2] else 1.0 - number]) for number in range(12)]
+    torch.save([graph(number, own) for number, own in enumerate(y)], tmp_path / "g.pt")
+    notes = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
+    assert "training parts lack known values of targets: of 2, 1 in split 0" in notes
+    labels = [torch.tensor([number % 2.0, float(number in (1, 10))]) for number in range(12)]
+    torch.save([graph(number, own) for number, own in enumerate(labels)], tmp_path / "g.pt")
+    notes = prepare(tmp_path / "o", entry(tmp_path / "g.pt", task="multilabel"), None)["notes"]
+    assert "training parts lack both classes of labels: of 2, 1 in split 0" in notes
 
 
 def test_labels_that_the_metric_leaves_out_are_noted(tmp_path):

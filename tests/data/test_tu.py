@@ -93,10 +93,15 @@ def test_repeated_edges_are_one_with_all_labels_and_self_loops_are_left_out(tmp_
 
 def test_attributes_that_are_left_out_are_noted(tmp_path):
     mirror = write_set(tmp_path / "mirror")
-    edges = "edge attributes: TINY_edge_attributes.txt is not read"
+    edges = "files that are not read: TINY_edge_attributes.txt"
     left_out = "node attributes: 2 columns are left out; node_attributes: true adds them"
     assert read(tmp_path, mirror).notes == [left_out, edges]
     assert read(tmp_path, mirror, node_attributes=True).notes == [edges]
+    for name in ("TINY_node_label.txt", "TINY_label_readme.txt"):
+        (mirror / "TUDataset/TINY/raw" / name).write_text("1\n")
+    (mirror / "TUDataset/TINY/raw/TINY_graph_attributes.txt").write_text("0.5\n1\n2\n")
+    unread = f"{edges}, TINY_graph_labels.txt, TINY_node_label.txt"
+    assert read(tmp_path, mirror, node_attributes=True).notes[0] == unread
 
 
 def test_a_set_without_an_edge_and_files_of_other_systems(tmp_path):
@@ -148,6 +153,15 @@ def test_many_degrees_share_the_last_column(tmp_path):
     x = read(tmp_path, mirror, features="degree").graphs.x
     assert x.shape == (72, 65)
     assert x.argmax(dim=1).tolist() == [64] + [1] * 70 + [0]
+
+
+def test_attributes_that_float32_does_not_tell_apart_are_noted(tmp_path):
+    times = "".join(f"1600000000{number}.5\n" for number in range(6))
+    mirror = write_set(tmp_path / "mirror", ("edge_attributes",), node_attributes=times)
+    told = (
+        "TINY_node_attributes.txt: different numbers that are one as float32: 5 of 6 in column 0; subtract a constant"
+    )
+    assert read(tmp_path, mirror, node_attributes=True).notes == [f"{told} to keep them apart"]
 
 
 def test_graph_attributes_are_real_targets(tmp_path):
@@ -257,4 +271,21 @@ def test_an_archive_that_was_damaged_on_its_way_leaves_nothing(tmp_path, monkeyp
     monkeypatch.setattr(raw_files, "urlopen", lambda url, timeout: io.BytesIO(bytes(content)))
     with pytest.raises(StudyError, match="could not be downloaded .*decompressing"):
         read(tmp_path, None)
+    assert not list((tmp_path / "work").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("TINY", "TINY_A.txt' is encrypted"), ("MÜTAG", "'ascii' codec can't encode")]
+)
+def test_an_archive_or_an_address_that_cannot_be_used(tmp_path, monkeypatch, name, reason):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("TINY/TINY_A.txt", EDGES)
+        file.infolist()[0].flag_bits |= 1
+    if name == "TINY":
+        monkeypatch.setattr(raw_files, "urlopen", lambda url, timeout: io.BytesIO(archive.getvalue()))
+    with pytest.raises(
+        StudyError, match=f"{name}_A.txt is not in .*could not be downloaded .*{reason}.*check the name"
+    ):
+        tu.load({"name": name}, tmp_path / "work", None)
     assert not list((tmp_path / "work").glob("*"))

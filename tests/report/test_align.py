@@ -45,9 +45,10 @@ def test_the_worst_error_is_the_largest(frame):
     assert found.by_split is False
 
 
-def test_other_splits_do_not_pair(frame):
+@pytest.mark.parametrize("what", ["split_hash", "data_hash"])
+def test_other_splits_and_data_do_not_pair(frame, what):
     other = frame.copy()
-    other.loc[(other["arm"] == "MUTAG-gcn-sum") & (other["split"] == 2), "split_hash"] = "other"
+    other.loc[(other["arm"] == "MUTAG-gcn-sum") & (other["split"] == 2), what] = "other"
     assert len(align(other, PAIR, "drop").values) == 2
     assert align(other, PAIR, "not_testable").reason == "at 2 of 6 splits and seeds a fit is not ok"
 

@@ -4,7 +4,7 @@ import io
 import pytest
 
 from ssma.report.arms import arms
-from ssma.report.checks import mixed_code, over_budget, unequal_treatment
+from ssma.report.checks import mixed_code, mixed_data, over_budget, unequal_treatment
 from ssma.report.frame import collect, read_plan
 from ssma.report.labels import counted, extent, listing, spans, value_text
 from ssma.report.latex import escape
@@ -175,3 +175,13 @@ def test_a_choice_per_split_is_listed_and_averaged_by_split(fabric):
     assert row["chosen: test on tuned splits"] == "85.0 ± 7.1 (2)"
     assert row["test-selected (biased): test on tuned splits"] == "70.0 ± 28.3 (2)"
     assert (row["test"], row["fits ok/planned"]) == ("missing", "0/2")
+
+
+def test_fits_on_other_data_are_named(frame):
+    assert mixed_data(frame) == []
+    frame.loc[frame["arm"] == "MUTAG-gcn-ssma", "data_hash"] = "0123456789abcdef"
+    assert mixed_data(frame) == [
+        "Warning: fits on MUTAG were made on 2 versions of its data: da7a of MUTAG / gcn / sum, MUTAG / gcn / ssma / k2, "
+        "MUTAG / gcn / ssma / k4; 0123456789ab of MUTAG / gcn / ssma. They are not compared with each other; run the "
+        "study again."
+    ]

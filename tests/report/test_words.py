@@ -152,3 +152,10 @@ def test_arms_below_the_floor_are_counted(selection):
     none = {"a": Floor("a", "MUTAG", "MUTAG / gcn / sum", "majority class", Difference("no fits to pair", accuracy))}
     said = words(read_plan(selection), "selection", collect(selection), RATIOS, none)
     assert said.summary.endswith(" Not shown to beat “majority class”: 1 of 1 arm, 1 of them not testable (§).")
+
+
+def test_small_errors_keep_their_digits():
+    mae = Metric("mae", "minimize")
+    assert (mae.spread(3.2345e-6, 4.2e-8), mae.spread(0.25, 5e-4)) == ("3.23e−06 ± 4.2e−08", "0.2500 ± 0.0005")
+    assert (mae.text(-1.5e-4, signed=True), mae.text(0), mae.text(0.001)) == ("−0.00015", "0.0000", "0.0010")
+    assert Metric("accuracy", "maximize").spread(1e-4, 2e-4) == "0.0 ± 0.0"

@@ -431,3 +431,15 @@ def test_an_arm_is_found_by_a_part_of_its_name():
         named_arm(plan, "ssma")
     with pytest.raises(StudyError, match="no arm has 'nothing'"):
         named_arm(plan, "nothing")
+
+
+def test_a_class_is_the_same_to_every_python(tmp_path, monkeypatch):
+    (tmp_path / "of_mine.py").write_text('"""Mine."""\nclass Mine(Base):\n    def forward(self):\n        return []\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    forward = (
+        "FunctionDef(name='forward', args=arguments(args=[arg(arg='self')]), body=[Return(value=List(ctx=Load()))])"
+    )
+    dumped = f"Module(body=[ClassDef(name='Mine', bases=[Name(id='Base', ctx=Load())], body=[{forward}])])"
+    assert class_fingerprint("of_mine.Mine") == digest(
+        dumped
+    )  # as Python 3.13 dumps it; 3.11 and 3.12 have empty lists

@@ -1,5 +1,6 @@
 """What lies in a real SQLite store after logging."""
 
+import builtins
 import contextlib
 import json
 import logging
@@ -403,3 +404,15 @@ def test_switched_off_is_silent(tmp_path, warnings_of):
     tracker.finish(plan["arms"][0], "ok")
     assert warnings_of() == []
     assert not any(tmp_path.iterdir())
+
+
+def test_a_user_without_a_home_folder_costs_the_store_only(tmp_path, monkeypatch):
+    def homeless(name, *arguments, real=builtins.__import__, **named):
+        if name == "mlflow.exceptions":
+            raise RuntimeError("Could not determine home directory.")
+        return real(name, *arguments, **named)
+
+    monkeypatch.setattr(builtins, "__import__", homeless)
+    told = "MLflow cannot be imported .*home directory.*track.enabled: false"
+    with pytest.raises(StudyError, match=told), mlflow_errors(f"sqlite:///{tmp_path}/mlflow.db"):
+        pass
