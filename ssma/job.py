@@ -12,7 +12,7 @@ import torch
 
 from ssma.data.prepare import Prepared, load
 from ssma.errors import STOPPED
-from ssma.fit.run import pick_device, run_fit
+from ssma.fit.run import check_compiler, pick_device, run_fit
 from ssma.fit.spec import fit_spec
 from ssma.gpus import take_gpu
 from ssma.study.cost import duration
@@ -93,7 +93,7 @@ class Job:
 
         Raises:
             StudyError: If the arm is not in the plan, its class was changed since, the data are not prepared, or the
-                device is absent.
+                device or the compiler is absent.
         """
         torch.set_num_threads(threads)
         plan, results = read_plan(plan_path), Results(plan_path.parent)
@@ -105,6 +105,8 @@ class Job:
         device = pick_device(plan["config"]["device"])
         if device.type == "cuda":
             take_gpu()
+        if plan["config"]["compiled"] and arm["aggregator"] == "ssma":
+            check_compiler(device)
         return cls(results, plan, arm, dataset_id, prepared, device)
 
     @property
@@ -115,7 +117,7 @@ class Job:
         """Returns the record of one fit of this arm."""
         arm = self.arm | {"dataset": self.dataset_id}
         spec = fit_spec(arm, self.prepared.card, self.prepared.splits[split], split, hyperparameters, seed)
-        record = run_fit(self.results, self.prepared, spec, self.device)
+        record = run_fit(self.results, self.prepared, spec, self.device, self.plan["config"]["compiled"])
         if self.watcher:
             self.watcher.trained(record, hyperparameters, split)
         return record

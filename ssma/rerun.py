@@ -35,7 +35,7 @@ def records_of(results: Results, plan: dict[str, Any], cell: str) -> list[dict[s
 def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Iterator[dict[str, Any]]:
     """Trains fits again from the specifications in their records and yields the new records; the old ones stay.
 
-    Each fit uses as many threads as its record says.
+    Each fit uses as many threads as its record says, and is compiled if that was.
 
     Args:
         results: The study's results, for the prepared data.
@@ -57,7 +57,8 @@ def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Itera
             check_class(spec["class"], spec["class_code"])
         torch.set_num_threads(record["threads"])
         with tempfile.TemporaryDirectory() as folder:
-            yield run_fit(Results(Path(folder)), prepared[name], spec, pick_device(device))
+            compiled = record.get("compiled", False)  # older records lack it
+            yield run_fit(Results(Path(folder)), prepared[name], spec, pick_device(device), compiled)
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

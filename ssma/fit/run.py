@@ -15,6 +15,7 @@ import torch
 import torch_geometric
 
 import ssma
+from ssma.aggr import SSMAAggregation
 from ssma.data.batches import Batches
 from ssma.data.degrees import degree_histogram
 from ssma.data.parts import PartBatches, WholeBatch
@@ -25,7 +26,7 @@ from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
 from ssma.fit.summaries import module_summaries
 from ssma.fit.training import Task, Training
-from ssma.layers.network import Network, describe, walk_steps
+from ssma.layers.network import Network, compile_products, describe, walk_steps
 from ssma.layers.width import count_parameters, hidden_channels
 from ssma.study.ids import code_fingerprint, git_commit
 from ssma.study.locks import exclusive
@@ -52,22 +53,37 @@ def pick_device(name: str) -> torch.device:
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-def run_fit(results: Results, prepared: Prepared, spec: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Returns the record of a fit, from disk if it has finished before.
+def check_compiler(device: torch.device) -> None:
+    """Compiles the smallest product of SSMA.
+
+    Raises:
+        StudyError: If that fails.
+    """
+    try:
+        aggr = SSMAAggregation(1, 1, compiled=True).to(device)
+        aggr(torch.ones(1, 1, device=device), torch.zeros(1, dtype=torch.long, device=device), dim_size=1)
+    except (RuntimeError, ValueError) as error:
+        raise StudyError(f"compiled: true was asked for; {error}") from error
+
+
+def run_fit(
+    results: Results, prepared: Prepared, spec: dict[str, Any], device: torch.device, compiled: bool = False
+) -> dict[str, Any]:
+    """Returns the record of a fit, from disk if it has finished before; ``compiled`` as in a study.
 
     An exception inside the training becomes a record of status ``failed`` with its text, so that it costs one fit.
     """
     path = results.fit(fit_id(spec))
     with exclusive(path.with_suffix(".lock")):  # arms that run side by side may share a fit
         record = read_record(path) if path.exists() else None
-        return record if record and record["status"] != "failed" else _fit(path, prepared, spec, device)
+        return record if record and record["status"] != "failed" else _fit(path, prepared, spec, device, compiled)
 
 
-def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.device) -> dict[str, Any]:
+def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.device, compiled: bool) -> dict[str, Any]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     checkpoint = path.with_suffix(".ckpt")
     try:
-        outcome = _train(prepared, spec, device, checkpoint, now)
+        outcome = _train(prepared, spec, device, compiled, checkpoint, now)
     except Exception as error:
         reason = str(error) if isinstance(error, StudyError) else f"{type(error).__name__}: {error}"
         trace = None if isinstance(error, StudyError) or reason in _traced else error
@@ -88,6 +104,7 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
         "budget": spec["settings"]["model"]["budget"],
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
+        "compiled": compiled,
         "deterministic": device.type == "cpu",
         "versions": _versions(),
         "code": code_fingerprint(),
@@ -101,7 +118,7 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
 
 
 def _train(
-    prepared: Prepared, spec: dict[str, Any], device: torch.device, checkpoint: Path, now: str
+    prepared: Prepared, spec: dict[str, Any], device: torch.device, compiled: bool, checkpoint: Path, now: str
 ) -> dict[str, Any]:
     card, settings = prepared.card, spec["settings"]
     task = Task(card["loss"], card["metric"], card["direction"])
@@ -110,6 +127,8 @@ def _train(
     degrees = degree_histogram(prepared.graphs, split["train"], card["level"])
     torch.manual_seed(spec["seed"])
     network = Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"], degrees).to(device)
+    if compiled:
+        compile_products(network)
     train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
     training = Training(network, train, validation, task, settings["training"], spec["seed"])

@@ -158,6 +158,7 @@ def _made_by(records: list[dict[str, Any]]) -> dict[str, str]:
     if not records:
         return {"fits": "none yet"}
     facts = {key: {str(record[key]) for record in records} for key in ("code", "git_commit", "device", "threads")}
+    facts["compiled"] = {"yes" if record.get("compiled") else "no" for record in records}  # older records lack it
     names = dict.fromkeys(name for record in records for name in record["versions"])
     facts |= {name: {record["versions"].get(name, "unknown") for record in records} for name in names}
     facts["started"] = {min(record["started"] for record in records)}

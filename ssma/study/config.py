@@ -123,6 +123,8 @@ class Study(Strict):
     """Seed of seeds."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where fits run."""
+    compiled: bool = False
+    """Compile SSMA's product, in seconds of each job; results are the same up to rounding."""
     datasets: Annotated[dict[str, AnyDataset], Field(min_length=1)]
     """Label -> data set."""
     layers: Names

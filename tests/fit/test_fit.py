@@ -2,6 +2,7 @@ import dataclasses
 import errno
 import math
 import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import torch
 
 from ssma.data.batches import Batches
 from ssma.data.prepare import load, prepare
+from ssma.errors import StudyError
 from ssma.fit import run
 from ssma.fit.metrics import evaluate, loss_terms, metric_value
 from ssma.fit.spec import fit_id, fit_spec
@@ -135,6 +137,27 @@ def test_a_killed_fit_continues_as_if_nothing_had_happened(study, prepared, tmp_
     assert comparable(resumed) == comparable(whole)
     assert datetime.fromisoformat(whole["started"]) <= datetime.fromisoformat(resumed["started"]) <= stopped
     assert list((tmp_path / "b").glob("fits/*/*.ckpt")) == []
+
+
+@pytest.mark.skipif(shutil.which(os.environ.get("CXX", "g++")) is None, reason="there is no C++ compiler")
+def test_a_compiled_fit_is_the_same_up_to_rounding_and_says_so(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, arm=1)
+    run.check_compiler(CPU)
+    plain = run.run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
+    compiled = run.run_fit(Results(tmp_path / "b"), prepared, spec, CPU, compiled=True)
+    assert (plain["compiled"], compiled["compiled"]) == (False, True)
+    assert compiled["model"] == plain["model"].replace("compiled=False", "compiled=True") != plain["model"]
+    assert compiled["history"]["train_loss"] == pytest.approx(plain["history"]["train_loss"], rel=1e-4)
+    assert (compiled["id"], compiled["status"]) == (plain["id"], "ok")
+
+
+def test_a_study_that_cannot_be_compiled_is_refused_before_its_fits(monkeypatch):
+    def refuse(*_, **__):
+        raise RuntimeError("no compiler is there")
+
+    monkeypatch.setattr(run, "SSMAAggregation", refuse)
+    with pytest.raises(StudyError, match="compiled: true was asked for; no compiler is there"):
+        run.check_compiler(CPU)
 
 
 def test_an_unreadable_checkpoint_costs_its_epochs_only(study, prepared, tmp_path):

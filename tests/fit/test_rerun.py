@@ -1,5 +1,7 @@
 """A fit that is trained again from its record comes out the same, and a record that lies is found out."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -53,6 +55,15 @@ def test_a_fit_comes_out_as_recorded(tmp_path):
     changed = spec | {"class": CLASS, "class_code": "of other code"}
     with pytest.raises(StudyError, match="MeanAggregation: its file is not that which the plan was made with"):
         next(rerun(results, [record | {"spec": changed}], "cpu"))
+
+
+def test_a_compiled_fit_is_compiled_again(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("ssma.rerun.run_fit", lambda *arguments: seen.append(arguments[-1]) or {})
+    monkeypatch.setattr("ssma.rerun.load", lambda _: SimpleNamespace(card={"data_hash": "h"}))
+    record = {"id": "f", "spec": {"dataset": "d", "data_hash": "h", "class": None}, "threads": torch.get_num_threads()}
+    assert list(rerun(Results(tmp_path), [record | {"compiled": True}, record], "cpu")) == [{}, {}]
+    assert seen == [True, False]
 
 
 def test_an_arm_without_evaluation_fits_did_not_come_out_as_recorded(tmp_path):
