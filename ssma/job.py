@@ -15,8 +15,8 @@ from ssma.errors import STOPPED
 from ssma.fit.run import check_compiler, pick_device, run_fit
 from ssma.fit.spec import fit_spec
 from ssma.gpus import take_gpu
+from ssma.study.classes import check_class
 from ssma.study.cost import duration
-from ssma.study.ids import check_class
 from ssma.study.lookup import named, named_arm, read_plan
 from ssma.study.paths import Results
 from ssma.study.tuning import storage_url

@@ -10,7 +10,7 @@ import torch
 from ssma.data.prepare import load
 from ssma.errors import StudyError
 from ssma.fit.run import pick_device, run_fit
-from ssma.study.ids import check_class
+from ssma.study.classes import check_class
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
 from ssma.study.records import read_record

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from ssma import paper
+from ssma.study.names import FURTHER
 from ssma.study.paths import Results
-from ssma.study.plan import FURTHER
 from ssma.study.records import read_record, write_record
 
 SIZES = "split_sizes.json"

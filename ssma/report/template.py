@@ -127,10 +127,14 @@ difference [95% interval, not adjusted], p adjusted by Holm</summary>
 <p>Tables of the paper of which nothing was run: {{ papers.not_run | join(", ") }}.</p>
 {% endif %}
 <h2 id="claims">Claims of the paper</h2>
+{% if papers.claims.printed[0] %}
 {% for table in [papers.claims, papers.pairs] %}
 {{ show(table) }}
 <p class="soft">Table: {{ files(table) }}</p>
 {% endfor %}
+{% else %}
+<p>No arm of this study bears on a claim of the paper. All claims: {{ files(papers.claims) }}</p>
+{% endif %}
 {% if theory %}
 <h2 id="theory">Theory</h2>
 {% endif %}

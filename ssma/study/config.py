@@ -154,14 +154,6 @@ class Study(Strict):
 
     @field_validator("ablations")
     @classmethod
-    def _differ_on_every_file_system(cls, ablations: dict[str, Ablation]) -> dict[str, Ablation]:
-        lower = [name.lower() for name in ablations]
-        if alike := [name for name in ablations if lower.count(name.lower()) > 1]:
-            raise ValueError(f"rename all but one of {', '.join(alike)}: their files differ in case only")
-        return ablations
-
-    @field_validator("ablations")
-    @classmethod
     def _are_no_rules(cls, ablations: dict[str, Ablation]) -> dict[str, Ablation]:
         if taken := [name for name in ablations if name in RULES]:
             raise ValueError(f"rename {', '.join(taken)}: the workflow has a rule of this name")

@@ -7,13 +7,9 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from functools import cache
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
-
-from ssma.errors import StudyError
 
 CODE_THAT_MAKES_NUMBERS = (
     "aggr/*.py", "layers/*.py", "data/*.py", "fit/*.py", "tune/*.py", "job.py", "study/ids.py", "study/plan.py",
@@ -63,7 +59,7 @@ def code_fingerprint(patterns: tuple[str, ...] = CODE_THAT_MAKES_NUMBERS) -> str
     """
     root = Path(__file__).parent.parent
     sources = sorted(path for pattern in patterns for path in root.glob(pattern))
-    return digest({path.relative_to(root).as_posix(): ast.dump(_bare(path)) for path in sources})
+    return digest({path.relative_to(root).as_posix(): ast.dump(bare_syntax(path)) for path in sources})
 
 
 @cache
@@ -83,61 +79,6 @@ def git_commit() -> str | None:
         return None
     dirty = "-dirty" if git("status", "--porcelain", ".").stdout else ""
     return git("rev-parse", "HEAD").stdout.strip() + dirty
-
-
-def class_fingerprint(dotted: str) -> str:
-    """Returns a hash of the module of a class, blind to comments and docstrings; nothing is imported.
-
-    Raises:
-        ValueError: If there is no such module on Python's path, or no such class in it, or if it is no Python or
-            cannot be read, as in a zip archive.
-    """
-    *parts, name = dotted.split(".")
-    folders, origin = None, None
-    for depth in range(len(parts)):
-        spec = _find(".".join(parts[: depth + 1]), folders)
-        if spec is None:
-            raise ValueError(
-                f"no module '{'.'.join(parts[: depth + 1])}' on Python's path; set PYTHONPATH to its folder"
-            )
-        folders, origin = spec.submodule_search_locations, spec.origin
-    if origin is None or not origin.endswith(".py"):
-        raise ValueError(f"the module of {dotted} has no Python source")
-    try:
-        tree = _bare(Path(origin))
-    except OSError as error:
-        raise ValueError(f"the module of {dotted} cannot be read: {origin} ({error.strerror})") from error
-    except SyntaxError as error:
-        raise ValueError(f"the module of {dotted} is no Python: {error}") from error
-    imports = [
-        alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
-    ]
-    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-    if name not in classes + imports and "*" not in imports:
-        raise ValueError(f"no class '{name}' in {origin}; it has {', '.join(classes) or 'none'}")
-    return digest(ast.dump(tree))
-
-
-def _find(module: str, folders: list[str] | None) -> ModuleSpec | None:
-    """Returns where a module is. Editable installations bring finders of their own, beside that of Python's path."""
-    return next(filter(None, (finder.find_spec(module, folders) for finder in sys.meta_path)), None)
-
-
-def check_class(dotted: str, code: str) -> None:
-    """Refuses a class whose module is not what it was when the plan was made: its arm's id would name other numbers.
-
-    Raises:
-        StudyError: If it is not, or cannot be found.
-    """
-    try:
-        now = class_fingerprint(dotted)
-    except ValueError as error:
-        raise StudyError(f"{dotted}: {error}") from error
-    if now != code:
-        raise StudyError(
-            f"{dotted}: its file is not that which the plan was made with (changed since, or of another version); "
-            "start the study again"
-        )
 
 
 def file_fingerprint(path: Path) -> str:
@@ -166,7 +107,7 @@ def data_fingerprint(path: Path) -> str:
     return digest({file.name: file_fingerprint(file) for file in files}, 64)
 
 
-def _bare(path: Path) -> ast.Module:
+def bare_syntax(path: Path) -> ast.Module:
     """Returns a file's syntax without docstrings, and without empty lists, which each Python dumps in its own way."""
     tree = ast.parse(path.read_bytes(), path)  # bytes, so that a byte order mark or a declared encoding is understood
     for node in ast.walk(tree):

@@ -1,8 +1,6 @@
 """A study becomes a plan: every arm once, with its settings, its search space, its splits and its id."""
 
 import itertools
-import re
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,22 +8,19 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
+from ssma.study.classes import class_fingerprint, options_of
 from ssma.study.combinations import impossible
 from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
 from ssma.study.datasets import PARTS, Dataset
-from ssma.study.ids import canonical, canonical_json, class_fingerprint, data_fingerprint, digest, slug
+from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, slug
+from ssma.study.names import LABEL, name_errors
 from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
 from ssma.study.space import idle_settings, table_of
 from ssma.study.theory import plan_theory
 from ssma.study.tuning import number_of_trials, storage_error, tuning
 
-LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 WIDTH = ("model.budget", "model.hidden_channels")
-OWN_PARTS = re.compile(r"(all-)?arms|selection-bias|beside-the-paper|claims|data|provenance|theory(-.*)?|paper-.*")
-"""Parts of a report that belong to no ablation."""
-FURTHER = ("paired", "ranks", "axis", "sanity", "map")
-"""What the report's further tables and figures of an ablation end in."""
 
 
 def make_plan(study: Study) -> dict[str, Any]:
@@ -44,13 +39,14 @@ class _Planner:
         self.study = study
         self.errors: list[str] = []
         self.aggregators = {name: {"class": None, "class_code": None} for name in AGGREGATORS}
+        self.own: dict[str, list[str] | None] = {}
         self.defaults: dict[str, dict[str, Any]] = {}
         self.arms: dict[str, dict[str, Any]] = {}
 
     def plan(self) -> dict[str, Any]:
         study = self.study
         self._read_aggregators()
-        self._check_names()
+        self._check_tables()
         defaults = {f"{group}.{key}": value for group in GROUPS for key, value in GROUPS[group]().model_dump().items()}
         stated = {
             f"{group}.{key}": value
@@ -105,7 +101,7 @@ class _Planner:
             elif not LABEL.fullmatch(name) or "." in name or name in GROUPS:
                 self.errors.append(f"{path}: a name has letters, digits, '_' and '-', and is not a group of settings")
             else:
-                self.aggregators[name] = {"class": dotted, "class_code": self._class_code(path, dotted)}
+                self.aggregators[name] = {"class": dotted, "class_code": self._read_class(name, path, dotted)}
                 self.defaults[name] = {
                     key: typed
                     for key, value in options.items()
@@ -113,33 +109,21 @@ class _Planner:
                     for typed in self._checked(f"{path}.{key}", f"{name}.{key}", value)
                 }
 
-    def _class_code(self, path: str, dotted: str | None) -> str | None:
+    def _read_class(self, name: str, path: str, dotted: str | None) -> str | None:
         try:
+            self.own[name] = options_of(dotted) if dotted else None
             return class_fingerprint(dotted) if dotted else None
         except ValueError as error:
             self.errors.append(f"{path}.class: {error}")
             return None
 
-    def _check_names(self) -> None:
+    def _check_tables(self) -> None:
         study = self.study
-        for group, names in (("datasets", study.datasets), ("ablations", study.ablations)):
-            alike = Counter(slug(name).lower() for name in names)  # folders, files and anchors go by it
-            for name in names:
-                if not LABEL.fullmatch(name):
-                    self.errors.append(f"{group}.{name}: a name has letters, digits, '_', '-' and '.'")
-                elif alike[slug(name).lower()] > 1:
-                    told = "differs from another name in punctuation or case only; rename it"
-                    self.errors.append(f"{group}.{name}: {told}")
+        self.errors += name_errors(study)
         self.errors += [
             f"layers: unknown layer '{layer}'; {did_you_mean(layer, LAYERS)}"
             for layer in study.layers
             if layer not in LAYERS
-        ]
-        further = {slug(f"{name}-{kind}").lower() for name in study.ablations for kind in FURTHER}
-        self.errors += [
-            f"ablations.{name}: the report has a part of this name; rename it"
-            for name in study.ablations
-            if slug(name).lower() in further or OWN_PARTS.fullmatch(slug(name).lower())
         ]
         for label, data in study.datasets.items():
             if "aggregator" in data.fixed:
@@ -175,6 +159,8 @@ class _Planner:
         group, _, field = key.partition(".")
         model: type[Strict] | None = GROUPS.get(group) or AGGREGATORS.get(group)
         if model is None and group in self.aggregators and field:
+            if (known := self.own.get(group)) is not None and field not in known:
+                raise ValueError(f"its class has no such option; {did_you_mean(field, known)}")
             return own_option(value)
         if model is None or field not in model.model_fields:
             raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")

@@ -62,7 +62,10 @@ def test_a_plan_without_records_is_a_report_of_missing_cells(study, tmp_path):
 def test_a_plan_without_arms_is_a_page_too(fabric, tmp_path):
     fabric.plan()
     build(fabric.results, tmp_path / "out")
-    assert "0 arms" in (tmp_path / "out" / "index.html").read_text()
+    html = (tmp_path / "out" / "index.html").read_text()
+    assert "0 arms" in html
+    assert "No arm of this study bears on a claim of the paper." in html and 'id="table-paper-claims"' not in html
+    assert len((tmp_path / "out" / "tables" / "paper" / "claims.csv").read_text().splitlines()) == 1 + 114
 
 
 def files_of(folder):

@@ -13,9 +13,10 @@ import pytest
 import ssma
 from ssma.cli import main
 from ssma.errors import StudyError
+from ssma.study.classes import class_fingerprint
 from ssma.study.config import Study, load_study, parse_study
 from ssma.study.cost import _reference, plan_cost
-from ssma.study.ids import canonical_json, class_fingerprint, code_fingerprint, digest, seed_from
+from ssma.study.ids import canonical_json, code_fingerprint, digest, seed_from
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -208,6 +209,7 @@ def test_all_errors_at_once_with_their_path():
         ({"tune": {"space": {"training.lr": [0.1, 1e-7]}}}, "training.lr: 1e-07 is below training.min_lr"),
         ({"tune": {"space": {"model.heads": [3, 8], "ssma.kappa": [2, 3]}}, "model": {"hidden_channels": 16}}, "gat needs a multiple of its 3 heads, got 16"),
         ({"datasets": {"a_b": {"source": "tu"}, "a-b": {"source": "tu"}}}, "datasets.a_b: differs from another name in punctuation or case only"),
+        ({"ablations": {"Width": BASE["ablations"]["kappa"], "width": BASE["ablations"]["kappa"]}}, "ablations.width: differs from another name in punctuation or case only"),
         ({"ablations": {"A_b": BASE["ablations"]["kappa"], "a-b": BASE["ablations"]["kappa"]}}, "ablations.A_b: differs from another name in punctuation or case only"),
         ({"ablations": {"theory-Mixing": BASE["ablations"]["kappa"]}}, "ablations.theory-Mixing: the report has a part of this name"),
         ({"ablations": {"a": BASE["ablations"]["kappa"], "a_sanity": BASE["ablations"]["kappa"]}}, "ablations.a_sanity: the report has a part of this name"),
@@ -289,6 +291,48 @@ def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     assert ids(p=2)[1] != before
     message = "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to its folder"
     assert message in errors_of(aggregators={"mine": {"class": "nowhere.Mine"}})
+
+
+SUM = """
+class Sum:
+    def __init__(self, in_channels, heads=1, gain=1.0, *, shift=0.0):
+        pass
+
+class Any(Sum):
+    def __init__(self, **options):
+        pass
+
+class Inherited(Sum):
+    pass
+
+@wrapped
+class Wrapped:
+    def __init__(self, in_channels, heads):
+        pass
+
+class NoHeads:
+    def __init__(self, in_channels, gain=1.0):
+        pass
+"""
+
+
+def test_an_option_that_a_users_class_does_not_have_is_refused_without_importing_it(tmp_path, monkeypatch):
+    (tmp_path / "own_sums.py").write_text(SUM)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def mine(kind, **options):
+        return {"aggregators": {"mine": {"class": f"own_sums.{kind}", **options}}}
+
+    told = "its class has no such option; did you mean 'gain'? allowed: gain, shift"
+    assert f"aggregators.mine.gian: {told}" in errors_of(**mine("Sum", gian=2))
+    axes = {"ablations": {"a": {"axes": {"mine.gian": [1, 2]}}}}
+    assert f"ablations.a.axes.mine.gian: {told}" in errors_of(**mine("Sum"), **axes)
+    assert f"tune.space.mine.gian: {told}" in errors_of(**mine("Sum"), tune={"space": {"mine.gian": [1, 2]}})
+    message = "aggregators.mine.class: NoHeads.__init__ must take heads, or any keyword"
+    assert message in errors_of(**mine("NoHeads", gain=2))
+    plan_of(**mine("Sum", gain=2, shift=1))
+    for kind in ("Any", "Inherited", "Wrapped"):
+        plan_of(**mine(kind, gian=2))
 
 
 def test_a_class_of_an_editable_installation_is_found_where_its_finder_says(tmp_path, monkeypatch):

@@ -125,12 +125,6 @@ def test_a_long_name_of_a_study_is_refused():
         parse_study(STUDY | {"study": "s" * 101})
 
 
-def test_ablations_that_differ_in_case_only_are_refused():
-    one = STUDY["ablations"]["a"]
-    with pytest.raises(StudyError, match="rename all but one of Width, width: their files differ in case only$"):
-        parse_study(STUDY | {"ablations": {"Width": one, "other": one, "width": one}})
-
-
 @pytest.mark.parametrize("key", ["datasets", "layers"])
 def test_an_ablation_of_nothing_is_refused(key):
     """An empty list would else mean all of them."""

@@ -1,0 +1,98 @@
+"""What a plan knows of a user's class: its source, read without importing it."""
+
+import ast
+import sys
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+from ssma.errors import StudyError
+from ssma.study.ids import bare_syntax, digest
+
+GIVEN = ("in_channels", "heads")
+"""What every aggregator is made with, beside its options."""
+
+
+def class_fingerprint(dotted: str) -> str:
+    """Returns a hash of the module of a class, blind to comments and docstrings.
+
+    Raises:
+        ValueError: If there is no such module on Python's path, or no such class in it, or if it is no Python or
+            cannot be read, as in a zip archive.
+    """
+    return digest(ast.dump(_module(dotted)))
+
+
+def options_of(dotted: str) -> list[str] | None:
+    """Returns the names of a class's options; None where its source does not say, or where it takes any.
+
+    That is a class that inherits or imports its ``__init__``, or decorates it or itself.
+
+    Raises:
+        ValueError: As :func:`class_fingerprint`; and if it cannot be called with ``in_channels`` and ``heads``.
+    """
+    name = dotted.rpartition(".")[2]
+    kinds = [node for node in _module(dotted).body if isinstance(node, ast.ClassDef) and node.name == name]
+    if len(kinds) != 1 or _of(kinds[0], "decorator_list"):
+        return None
+    makers = [node for node in kinds[0].body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+    if len(makers) != 1 or _of(makers[0], "decorator_list") or makers[0].args.kwarg:
+        return None
+    named = [*_of(makers[0].args, "args")[1:], *_of(makers[0].args, "kwonlyargs")]
+    options = [argument.arg for argument in named]
+    if missing := [argument for argument in GIVEN if argument not in options]:
+        raise ValueError(f"{name}.__init__ must take {' and '.join(missing)}, or any keyword")
+    return [option for option in options if option not in GIVEN]
+
+
+def check_class(dotted: str, code: str) -> None:
+    """Refuses a class whose module is not what it was when the plan was made: its arm's id would name other numbers.
+
+    Raises:
+        StudyError: If it is not, or cannot be found.
+    """
+    try:
+        now = class_fingerprint(dotted)
+    except ValueError as error:
+        raise StudyError(f"{dotted}: {error}") from error
+    if now != code:
+        raise StudyError(
+            f"{dotted}: its file is not that which the plan was made with (changed since, or of another version); "
+            "start the study again"
+        )
+
+
+def _module(dotted: str) -> ast.Module:
+    """Returns the syntax of the module of a class that is defined or imported there."""
+    *parts, name = dotted.split(".")
+    folders, origin = None, None
+    for depth in range(len(parts)):
+        spec = _find(".".join(parts[: depth + 1]), folders)
+        if spec is None:
+            raise ValueError(
+                f"no module '{'.'.join(parts[: depth + 1])}' on Python's path; set PYTHONPATH to its folder"
+            )
+        folders, origin = spec.submodule_search_locations, spec.origin
+    if origin is None or not origin.endswith(".py"):
+        raise ValueError(f"the module of {dotted} has no Python source")
+    try:
+        tree = bare_syntax(Path(origin))
+    except OSError as error:
+        raise ValueError(f"the module of {dotted} cannot be read: {origin} ({error.strerror})") from error
+    except SyntaxError as error:
+        raise ValueError(f"the module of {dotted} is no Python: {error}") from error
+    imports = [
+        alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    ]
+    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    if name not in classes + imports and "*" not in imports:
+        raise ValueError(f"no class '{name}' in {origin}; it has {', '.join(classes) or 'none'}")
+    return tree
+
+
+def _find(module: str, folders: list[str] | None) -> ModuleSpec | None:
+    """Returns where a module is. Editable installations bring finders of their own, beside that of Python's path."""
+    return next(filter(None, (finder.find_spec(module, folders) for finder in sys.meta_path)), None)
+
+
+def _of(node: ast.AST, field: str) -> list:
+    return getattr(node, field, [])  # bare syntax has no empty lists

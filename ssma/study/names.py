@@ -1,0 +1,31 @@
+"""Names that a study gives to data sets and ablations: folders, files and anchors of a report go by them."""
+
+import re
+from collections import Counter
+
+from ssma.study.config import Study
+from ssma.study.ids import slug
+
+LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+OWN_PARTS = re.compile(r"(all-)?arms|selection-bias|beside-the-paper|claims|data|provenance|theory(-.*)?|paper-.*")
+"""Parts of a report that belong to no ablation."""
+FURTHER = ("paired", "ranks", "axis", "sanity", "map")
+"""What the report's further tables and figures of an ablation end in."""
+
+
+def name_errors(study: Study) -> list[str]:
+    """Returns a sentence for each name that cannot be one, is too like another, or is that of a part of a report."""
+    errors = []
+    for group, names in (("datasets", study.datasets), ("ablations", study.ablations)):
+        alike = Counter(slug(name).lower() for name in names)
+        for name in names:
+            if not LABEL.fullmatch(name):
+                errors.append(f"{group}.{name}: a name has letters, digits, '_', '-' and '.'")
+            elif alike[slug(name).lower()] > 1:
+                errors.append(f"{group}.{name}: differs from another name in punctuation or case only; rename it")
+    further = {slug(f"{name}-{kind}").lower() for name in study.ablations for kind in FURTHER}
+    return errors + [
+        f"ablations.{name}: the report has a part of this name; rename it"
+        for name in study.ablations
+        if slug(name).lower() in further or OWN_PARTS.fullmatch(slug(name).lower())
+    ]
