@@ -113,4 +113,7 @@ def test_a_study_file_is_one_also_in_capitals(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("STUDY.YML").write_text((ROOT / "config.yaml").read_text())
     assert main(["status", "STUDY.YML"]) == 2
-    assert capsys.readouterr().err == "ssma: results/quickstart/plan.json: cannot be read (No such file or directory)\n"
+    assert capsys.readouterr().err == (
+        "ssma: results/quickstart/plan.json: is not there; a plan is written when its study is started (snakemake "
+        "--configfile STUDY.yaml), and looked for in the folder that a command is called in\n"
+    )

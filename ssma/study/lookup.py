@@ -13,8 +13,14 @@ def read_plan(path: Path) -> dict[str, Any]:
     """Reads a plan.
 
     Raises:
-        StudyError: If the file cannot be read, was changed after it was sealed, or is a record of something else.
+        StudyError: If the file is not there, cannot be read, was changed after it was sealed, or is a record of
+            something else.
     """
+    if not path.exists():
+        raise StudyError(
+            f"{path}: is not there; a plan is written when its study is started (snakemake --configfile STUDY.yaml), "
+            "and looked for in the folder that a command is called in"
+        )
     record = read_record(path)
     if record.get("kind") != "plan":
         raise StudyError(f"{path}: is a record of kind {record.get('kind')!r}, expected results/<study>/plan.json")
