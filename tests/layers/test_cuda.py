@@ -22,6 +22,9 @@ OPTIONS = [
     {"normalisation": "none"},
     {"normalisation": "log"},
     {"compression": 1.0, "kappa": 6},
+    {"compiled": True, "kappa": 6},
+    {"compiled": True, "learn_affine": True, "normalisation": "log"},
+    {"compiled": True, "mixing": "product"},
 ]
 
 
