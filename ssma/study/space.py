@@ -37,6 +37,17 @@ def idle_settings(aggregator: str, settings: Mapping[str, Mapping[str, Any]], se
     return found
 
 
+def idle_at_nodes(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the settings that do nothing on a data set whose nodes have the targets; none for any other.
+
+    Args:
+        spec: The data set's entry in the plan.
+    """
+    if "parts" in spec:
+        return ("model.readout",)
+    return ("model.readout", "training.batch_size") if spec.get("task") == "node_classification" else ()
+
+
 def table_of(key: str, aggregator: str) -> tuple[str, str]:
     """Returns the table of an arm's settings that holds a setting, and its name there."""
     group, _, field = key.partition(".")
