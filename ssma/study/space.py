@@ -37,15 +37,19 @@ def idle_settings(aggregator: str, settings: Mapping[str, Mapping[str, Any]], se
     return found
 
 
-def idle_at_nodes(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Returns the settings that do nothing on a data set whose nodes have the targets; none for any other.
+def idle_on(layer: str, spec: Mapping[str, Any]) -> list[str]:
+    """Returns the settings that do nothing in a layer, or on a data set whose nodes have the targets.
 
     Args:
+        layer: Name of the layer; the messages of ``gin`` are the features themselves.
         spec: The data set's entry in the plan.
     """
-    if "parts" in spec:
-        return ("model.readout",)
-    return ("model.readout", "training.batch_size") if spec.get("task") == "node_classification" else ()
+    found = ["ssma.slots_from"] if layer == "gin" else []
+    if "parts" in spec or spec.get("task") == "node_classification":
+        found.append("model.readout")
+    if spec.get("task") == "node_classification":
+        found.append("training.batch_size")
+    return found
 
 
 def table_of(key: str, aggregator: str) -> tuple[str, str]:

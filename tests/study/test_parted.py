@@ -88,6 +88,14 @@ def test_settings_that_do_nothing_where_nodes_have_the_targets_make_no_arms_and_
         plan_of(datasets={"papers": ARXIV}, tune={"space": {"model.readout": ["sum", "max"]}})
 
 
+def test_slots_of_messages_and_of_features_are_one_arm_in_gin_whose_messages_are_the_features():
+    axes = {"aggregator": ["ssma"], "ssma.slots_from": ["messages", "features"]}
+    arms = plan_of(datasets={"papers": ARXIV}, layers=["gcn", "gin"], ablations={"a": {"axes": axes}})["arms"]
+    assert [(arm["layer"], arm["settings"]["aggregator"]["slots_from"]) for arm in arms] == [
+        ("gcn", "messages"), ("gcn", "features"), ("gin", "messages"),
+    ]  # fmt: skip
+
+
 def test_what_cannot_be_asked():
     with pytest.raises(StudyError, match="training.evaluation: got whole, but gps attends among all nodes.*per_part"):
         plan_of(layers=["gcn", "gps"])
