@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from ssma.data.checks import edge_notes, find_copies, measurable_labels, missing_classes
@@ -117,7 +118,7 @@ def count_graphs(graphs: Graphs) -> dict[str, Any]:
         "in_degree": {
             "mean": float(degrees.double().mean()),
             "std": float(degrees.double().std(correction=0)),
-            "median": int(degrees.median()),
+            "median": float(np.median(degrees.numpy())),  # torch takes the lower of two in the middle
             "max": int(degrees.max()),
             "isolated_nodes": int((degrees + graphs.out_degrees() == 0).sum()),
         },

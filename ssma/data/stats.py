@@ -72,8 +72,10 @@ def _rows(label: str, found: dict[str, Any] | str, spec: dict[str, Any]) -> list
     else:
         graphs, degree = found["num_graphs"], found["in_degree"]
         values = [graphs, found["num_nodes"] / graphs, found["num_edges"] / graphs]
-        values += [degree["mean"], degree["std"], degree["median"]]
-        ours = [_beside(value, text) for value, text in zip(values, printed or ["0", *["0.00"] * 4, "0"], strict=True)]
+        values += [degree["mean"], degree["std"]]
+        as_printed = printed[:-1] if printed else ["0", *["0.00"] * 4]
+        ours = [_beside(value, text) for value, text in zip(values, as_printed, strict=True)]
+        ours.append(f"{degree['median']:g}")
         if printed:
             ours = [text if text == paper else f"{text}*" for text, paper in zip(ours, printed, strict=True)]
         rows = [[label, "ours", *ours]]

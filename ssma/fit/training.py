@@ -14,7 +14,7 @@ from ssma.data.batches import Batch, Batches
 from ssma.data.parts import PartBatches, WholeGraph
 from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate, loss_terms
-from ssma.study.ids import seed_from
+from ssma.study.ids import canonical, seed_from
 
 CURVES = ("train_loss", "auxiliary_loss", "validation_loss", "validation_metric", "lr", "seconds")
 
@@ -79,8 +79,8 @@ class Training:
         """
         if self.settings["lr"] < self.settings["min_lr"]:
             raise ValueError(f"training.lr is {self.settings['lr']}, below training.min_lr {self.settings['min_lr']}")
-        limit = self.settings["max_minutes"]
-        while self.epochs < self.settings["max_epochs"] and self._rate() >= self.settings["min_lr"]:
+        limit, floor = self.settings["max_minutes"], canonical(self.settings["min_lr"])
+        while self.epochs < self.settings["max_epochs"] and self._rate() >= floor:
             reason = self._epoch()
             self._check_parameters()
             if reason is not None:
@@ -100,7 +100,8 @@ class Training:
             )
 
     def _rate(self) -> float:
-        return self.optimizer.param_groups[0]["lr"]
+        """Returns the rate to 12 digits, as settings have: 0.1 times 0.0003 is a little below 3e-5."""
+        return float(canonical(self.optimizer.param_groups[0]["lr"]))
 
     def _epoch(self) -> str | None:
         """Trains and validates once; returns why it diverged, if it did."""

@@ -16,7 +16,7 @@ from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, 
 from ssma.study.names import LABEL, name_errors
 from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
-from ssma.study.space import idle_settings, table_of
+from ssma.study.space import idle_on, idle_settings, table_of
 from ssma.study.theory import plan_theory
 from ssma.study.tuning import number_of_trials, storage_error, tuning
 
@@ -327,7 +327,8 @@ class _Planner:
             search: How the data set's arms are tuned, and the search space.
         """
         (tune, space), layer, name = search, cell["layer"], given["aggregator"]
-        to = (layer, name, "parts" in dataset["spec"])
+        to, idle = (layer, name, "parts" in dataset["spec"]), idle_on(layer, dataset["spec"])
+        given, space = ({key: value for key, value in table.items() if key not in idle} for table in (given, space))
         fixed = {key: value for key, value in (own | given).items() if _applies(key, *to)}
         searched = {key: value for key, value in space.items() if key not in fixed and _applies(key, *to)}
         settings = self._settings(*to, [*base, own, given])

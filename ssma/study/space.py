@@ -37,6 +37,21 @@ def idle_settings(aggregator: str, settings: Mapping[str, Mapping[str, Any]], se
     return found
 
 
+def idle_on(layer: str, spec: Mapping[str, Any]) -> list[str]:
+    """Returns the settings that do nothing in a layer, or on a data set whose nodes have the targets.
+
+    Args:
+        layer: Name of the layer; the messages of ``gin`` are the features themselves.
+        spec: The data set's entry in the plan.
+    """
+    found = ["ssma.slots_from"] if layer == "gin" else []
+    if "parts" in spec or spec.get("task") == "node_classification":
+        found.append("model.readout")
+    if spec.get("task") == "node_classification":
+        found.append("training.batch_size")
+    return found
+
+
 def table_of(key: str, aggregator: str) -> tuple[str, str]:
     """Returns the table of an arm's settings that holds a setting, and its name there."""
     group, _, field = key.partition(".")

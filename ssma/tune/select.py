@@ -41,7 +41,7 @@ def choose(
         return max(sorted(scores), key=lambda trial: sign * score(trial))
 
     if per_split:
-        return {split: best(lambda trial, split=split: scores[trial][split]) for split in splits}
+        return {split: best(lambda trial, split=split: mean_score({split: scores[trial][split]})) for split in splits}
     return dict.fromkeys(splits, best(lambda trial: mean_score(scores[trial])))
 
 

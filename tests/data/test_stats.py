@@ -1,8 +1,12 @@
 import pytest
+import torch
 from raw_sets import SIZES, write_zinc
+from torch_geometric.data import Data
 
 from ssma.cli import main
 from ssma.data import stats, zinc
+from ssma.data.graphs import Graphs
+from ssma.data.prepare import count_graphs
 from ssma.study.config import parse_study
 from ssma.study.plan import make_plan
 from ssma.study.records import write_record
@@ -69,6 +73,15 @@ def test_only_differences_in_the_printed_digits_are_marked():
     assert stats._rows("MUTAG", paper, spec)[0] == ["MUTAG", "ours", "188", "17.93", "39.59", "2.21", "0.74", "2"]
     other = paper | {"num_edges": 7445}
     assert stats._rows("MUTAG", other, spec)[0][4] == "39.60*"
+
+
+def test_a_median_between_two_degrees_is_their_mean():
+    edges = torch.tensor([[0, 1, 2, 0, 1, 0], [1, 2, 2, 3, 3, 3]])  # in-degrees 0, 1, 2, 3
+    graphs, _ = Graphs.from_data_list([Data(torch.ones(4, 1), edges, y=torch.tensor([0]))])
+    found = count_graphs(graphs)
+    assert found["in_degree"]["median"] == 1.5
+    assert stats._rows("mine", found, {"source": "file"})[0][-1] == "1.5"
+    assert stats._rows("MUTAG", found, {"source": "tu", "name": "MUTAG"})[0][-1] == "1.5*"
 
 
 def test_a_folder_that_is_not_there(capsys):

@@ -295,6 +295,16 @@ def test_the_rate_is_halved_on_a_plateau_and_training_ends_below_its_floor(prepa
     assert training.history["lr"] == [1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
 
 
+@pytest.mark.parametrize("floor", [3e-5, 3e-5 * (1 + 1e-15)])
+def test_a_rate_at_its_floor_is_trained_with_although_rounding_puts_it_below(prepared, monkeypatch, floor):
+    settings = {"lr": 3e-4, "plateau_factor": 0.1, "min_lr": floor}
+    assert settings["lr"] * settings["plateau_factor"] < 3e-5
+    training, scores = scripted_training(prepared, [0.5] * 40, settings, losses=[1.0] * 40)
+    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    training.run(lambda t: None)
+    assert training.history["lr"] == [3e-4] * 3 + [3e-5] * 2
+
+
 def test_a_tiny_rate_is_cut_too(prepared, monkeypatch):
     settings = {"lr": 4e-8, "min_lr": 2e-9}
     training, scores = scripted_training(prepared, [0.5] * 40, settings, losses=[1.0] * 40)

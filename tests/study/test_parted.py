@@ -71,6 +71,31 @@ def test_only_arms_on_parts_have_their_settings():
     assert len(plan["arms"]) == 3  # two of papers, one of MUTAG
 
 
+def test_settings_that_do_nothing_where_nodes_have_the_targets_make_no_arms_and_no_trials():
+    nodes = {"source": "synthetic", "task": "node_classification"}
+    graphs = {"source": "synthetic", "task": "product_classification", "num_graphs": 60}
+    datasets = {"papers": ARXIV, "nodes": nodes, "graphs": graphs}
+    plain = {arm["dataset"]: arm["id"] for arm in plan_of(datasets=datasets)["arms"]}
+    for key, counts in (("model.readout", (1, 1, 2)), ("training.batch_size", (2, 1, 2))):
+        values = ["sum", "max"] if key == "model.readout" else [7, 32]
+        plan = plan_of(datasets=datasets, ablations={"a": {"axes": {"aggregator": ["sum"], key: values}}})
+        found = {label: [arm["id"] for arm in plan["arms"] if arm["dataset"] == label] for label in datasets}
+        assert tuple(map(len, found.values())) == counts
+        assert found["nodes"] == [plain["nodes"]] and plain["graphs"] in found["graphs"]
+        searched = plan_of(datasets=datasets, tune={"space": {key: values}})["arms"]
+        assert tuple(arm["trials"] for arm in searched) == tuple(2 if count == 2 else 0 for count in counts)
+    with pytest.raises(StudyError, match="tune.space.model.readout: no arm searches it"):
+        plan_of(datasets={"papers": ARXIV}, tune={"space": {"model.readout": ["sum", "max"]}})
+
+
+def test_slots_of_messages_and_of_features_are_one_arm_in_gin_whose_messages_are_the_features():
+    axes = {"aggregator": ["ssma"], "ssma.slots_from": ["messages", "features"]}
+    arms = plan_of(datasets={"papers": ARXIV}, layers=["gcn", "gin"], ablations={"a": {"axes": axes}})["arms"]
+    assert [(arm["layer"], arm["settings"]["aggregator"]["slots_from"]) for arm in arms] == [
+        ("gcn", "messages"), ("gcn", "features"), ("gin", "messages"),
+    ]  # fmt: skip
+
+
 def test_what_cannot_be_asked():
     with pytest.raises(StudyError, match="training.evaluation: got whole, but gps attends among all nodes.*per_part"):
         plan_of(layers=["gcn", "gps"])

@@ -36,7 +36,7 @@ ARMS = {  # data sets x layers x points; a sum is one point, whatever the option
     "mixing": 3 * 2 * (1 + 3),
     "temperature": 3 * 2 * (1 + 5),
     "heads": 3 * 1 * 4 * 2,
-    "slots_from": 3 * 3 * (1 + 2),
+    "slots_from": 3 * 2 * (1 + 2),
     "slots_beyond_degree": 2 * 2 * (1 + 2 * 5),
     "one_configuration": 6 * 5 * 2,
     "imdb_features": 2 * 5 * 5,

@@ -85,6 +85,8 @@ def test_rounding_decides_between_no_trials():
     assert choose({0: {0: 0.15, 1: 0.15}, 1: {0: 0.1, 1: 0.2}}, [0, 1], "maximize") == {0: 0, 1: 0}
     assert choose({0: {0: 0.1, 1: 0.2}, 1: {0: 0.15, 1: 0.15}}, [0, 1], "minimize") == {0: 0, 1: 0}
     assert choose({0: {0: 0.15, 1: 0.15}, 1: {0: 0.1, 1: 0.200001}}, [0, 1], "maximize") == {0: 1, 1: 1}
+    assert choose({0: {0: 0.1 + 0.2}, 1: {0: 0.3}}, [0], "minimize", per_split=True) == {0: 0}
+    assert choose({0: {0: 0.300001}, 1: {0: 0.3}}, [0], "minimize", per_split=True) == {0: 1}
 
 
 def test_equal_scores_choose_the_earliest():
