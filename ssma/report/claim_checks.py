@@ -168,7 +168,7 @@ def attention_mostly_better(records: Records) -> Verdict:
     better, worse = sum(one.gain > 0 for one in found), sum(one.gain < 0 for one in found)
     run = records.places(found, "ssma.kappa")
     evidence = f"{run} of {named} cells run: attention has the better mean in {better} pairs, the worse in {worse}"
-    decided = run == named and binomtest(better, better + worse).pvalue < ALPHA
+    decided = run == named and better + worse and binomtest(better, better + worse).pvalue < ALPHA
     verdict = NOT_RUN if not found else UNDECIDED if not decided else SUPPORTED if better > worse else CONTRADICTED
     return Verdict(verdict, evidence, test, found)
 

@@ -248,6 +248,15 @@ def test_most_cells_are_counted_by_a_binomial_test(fabric, monkeypatch, attentio
     assert CHECKS["A2"](records).verdict == "undecided"
 
 
+def test_equal_means_in_all_cells_say_nothing_of_most(fabric, monkeypatch):
+    few(monkeypatch, SELECTION_SETS=("MUTAG",), LAYERS=("gcn",), KAPPAS=[2])
+    swept(fabric, {"attention": 0.8, "random": 0.8}, "selection", kappa=2)
+    fabric.plan()
+    found = CHECKS["A2"](records_of(fabric.results, {"MUTAG": 0.5}))
+    assert (found.verdict, len(found.comparisons)) == ("undecided", 1)
+    assert found.evidence == "1 of 1 cells run: attention has the better mean in 0 pairs, the worse in 0"
+
+
 @pytest.mark.parametrize(("attention", "verdict"), [(0.9, "contradicted"), (0.7, "supported")])
 def test_gat_must_not_gain_from_attention(fabric, monkeypatch, attention, verdict):
     few(monkeypatch, SELECTION_SETS=("MUTAG",), KAPPAS=[2])
