@@ -1,5 +1,6 @@
 """Arms against a reference, tested as a family, and their table: each value of a single axis against the first one."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -210,7 +211,7 @@ def p_texts(one: Difference) -> list[str]:
 def difference_cell(found: PairComparison, metric: Metric, arm: str) -> Cell:
     n, mean, std = found.difference.n, found.difference.mean, found.difference.std
     spread = None if isinstance(std, NotTestable) else std
-    text = metric.text(mean, signed=True) + ("" if spread is None else f" ± {metric.text(spread)}") + f" ({n})"
+    text = f"{metric.spread(mean, math.nan if spread is None else spread, signed=True)} ({n})"
     numbers = (mean * metric.factor, None if spread is None else spread * metric.factor, n)
     return Cell(text, arm=arm, numbers=numbers)
 

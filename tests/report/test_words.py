@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from ssma.report.floor import Floor
@@ -158,4 +160,6 @@ def test_small_errors_keep_their_digits():
     mae = Metric("mae", "minimize")
     assert (mae.spread(3.2345e-6, 4.2e-8), mae.spread(0.25, 5e-4)) == ("3.23e−06 ± 4.2e−08", "0.2500 ± 0.0005")
     assert (mae.text(-1.5e-4, signed=True), mae.text(0), mae.text(0.001)) == ("−0.00015", "0.0000", "0.0010")
+    assert mae.spread(-0.8614, 8.72e-4, signed=True) == "−0.8614 ± 0.0009"
+    assert mae.spread(0.25, math.nan, signed=True) == "+0.2500"
     assert Metric("accuracy", "maximize").spread(1e-4, 2e-4) == "0.0 ± 0.0"
