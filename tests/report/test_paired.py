@@ -74,7 +74,7 @@ def test_of_errors_lower_is_better_and_seeds_need_no_correction(plan, frame):
 
 
 def test_a_difference_and_its_deviation_have_the_same_digits(fabric):
-    for arm, tests in {"ZINC-gcn-sum": (0.9000, 0.9000, 0.9000), "ZINC-gcn-ssma": (0.8000, 0.8004, 0.7996)}.items():
+    for arm, tests in {"ZINC-gcn-sum": (0.9000, 0.9000, 0.9000), "ZINC-gcn-ssma": (0.8000, 0.80041, 0.79963)}.items():
         fabric.arm(arm, splits=1, repeats=3)
         fabric.evaluated(arm, {(0, repeat): test for repeat, test in enumerate(tests)})
     fabric.ablation("main", {"aggregator": ["sum", "ssma"]}, {"ZINC-gcn-sum": ["sum"], "ZINC-gcn-ssma": ["ssma"]})
