@@ -47,7 +47,7 @@ def in_every_cell(tables: Sequence[str], datasets: Sequence[str] = (), layer: st
     def check(records: Records) -> Verdict:
         pairs = entries(tables, datasets, layer)
         absent = sum(ours.layer in NOT_HERE for _, ours in pairs)
-        missing = f" ({absent} others are esan, which this package does not have)" if absent else ""
+        missing = f" ({absent} of the {len(pairs)} are esan, which this package does not have)" if absent else ""
         found = every_gain(_compared(records, pairs), len(pairs), missing=missing)
         return replace(found, test=found.test + scope)
 
