@@ -35,11 +35,15 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Difference:
-    """An arm minus its reference: what `compare_pairs` finds or why nothing, and p adjusted for its family."""
+    """An arm minus its reference: what `compare_pairs` finds or why nothing, and p adjusted for its family.
+
+    ``whole`` says whether no unit lacks a partner.
+    """
 
     found: PairComparison | str
     metric: Metric | None
     adjusted: float | None = None
+    whole: bool = True
 
     @property
     def p(self) -> float | None:
@@ -52,8 +56,8 @@ class Difference:
 
     @property
     def side(self) -> str:
-        """The side of the mean: ``better``, ``equal`` or ``worse``; ``not testable`` without a test."""
-        if self.p is None:
+        """The side of the mean, tested or not: ``better``, ``equal`` or ``worse``; ``not testable`` where fits lack."""
+        if isinstance(self.found, str) or not self.whole:
             return UNTESTED
         mean = self.found.difference.mean
         if mean == 0:
@@ -109,7 +113,7 @@ def compare_arms(
     if aligned.reason:
         no = NotTestable(aligned.reason)
         found = PairComparison(replace(found.difference, interval=no), no, no, no, no)
-    return Difference(found, metric)
+    return Difference(found, metric, whole=not aligned.reason)
 
 
 def adjusted(family: Sequence[Difference]) -> list[Difference]:

@@ -65,6 +65,20 @@ def test_the_best_setting_is_told_with_its_paired_difference_to_sum(selection):
     ]
 
 
+def test_means_have_a_side_where_nothing_can_be_tested_but_not_where_fits_are_lacking(fabric):
+    arm(fabric, "MUTAG-gcn-sum", (0.8, 0.7, 0.9))
+    arm(fabric, "MUTAG-gcn-ssma-2", (0.82, 0.72, 0.92))
+    arm(fabric, "MUTAG-gcn-ssma-3", (0.9, 0.8, "diverged"))
+    fabric.ablation("slots", {"ssma.kappa": [2, 3]}, {"MUTAG-gcn-ssma-2": [2], "MUTAG-gcn-ssma-3": [3]})
+    fabric.plan()
+    said = found(fabric.results, "slots")
+    assert said.summary == (
+        "No difference from sum could be tested. By the means alone: kappa=2 better at 1, worse at 0 of 1 place; "
+        "kappa=3 better at 0, worse at 0, not testable at 1 of 1 place."
+    )
+    assert "kappa=2 +2.0 (not testable: all differences are equal)" in said.details[0]
+
+
 def test_a_lower_error_is_better_and_its_interval_says_so(fabric):
     for name, tests in (("sum", (0.40, 0.42, 0.44)), ("ssma", (0.30, 0.33, 0.34))):
         fabric.arm(f"ZINC-gcn-{name}", splits=1, repeats=3)
