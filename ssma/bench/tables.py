@@ -56,7 +56,7 @@ def page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -> st
     lines += [
         f"- repeats and order: medians of at least {repeats(frame)} repeats after one warm-up, the methods "
         "of a cell in turns; in brackets the fastest and the slowest repeat. `aggr.csv` has every repeat",
-        "- graphs: random, four edges per node on average, sorted by target; no self-loops; float32",
+        "- graphs: random, four edges per node on average, sorted by target; layers add no self-loops; float32",
         "- memory: the peak of tensor memory in a call beyond its inputs, gradients included, in a pass of its own",
         "",
     ]

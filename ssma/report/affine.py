@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma import paper
 from ssma.report.figures import OF_STUDIES, set_theme
-from ssma.report.labels import point_text
+from ssma.report.labels import acting, point_text
 from ssma.report.table import Cell, Table
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def affine_data(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") 
 
 
 def _learning(plan: dict[str, Any], ablation: str) -> list[dict[str, Any]]:
-    return [cell for cell in plan["ablations"][ablation]["cells"] if cell["point"].get(AXIS) is True]
+    """Returns the cells that learn the map, without those of other aggregators, which have none."""
+    return [cell for cell in plan["ablations"][ablation]["cells"] if acting(cell["point"]).get(AXIS) is True]
 
 
 def _fits(frame: "pandas.DataFrame", arm: str) -> list[list[Maps]]:

@@ -47,7 +47,7 @@ def in_every_cell(tables: Sequence[str], datasets: Sequence[str] = (), layer: st
     def check(records: Records) -> Verdict:
         pairs = entries(tables, datasets, layer)
         absent = sum(ours.layer in NOT_HERE for _, ours in pairs)
-        missing = f" ({absent} others are esan, which this package does not have)" if absent else ""
+        missing = f" ({absent} of the {len(pairs)} are esan, which this package does not have)" if absent else ""
         found = every_gain(_compared(records, pairs), len(pairs), missing=missing)
         return replace(found, test=found.test + scope)
 
@@ -168,7 +168,7 @@ def attention_mostly_better(records: Records) -> Verdict:
     better, worse = sum(one.gain > 0 for one in found), sum(one.gain < 0 for one in found)
     run = records.places(found, "ssma.kappa")
     evidence = f"{run} of {named} cells run: attention has the better mean in {better} pairs, the worse in {worse}"
-    decided = run == named and binomtest(better, better + worse).pvalue < ALPHA
+    decided = run == named and better + worse and binomtest(better, better + worse).pvalue < ALPHA
     verdict = NOT_RUN if not found else UNDECIDED if not decided else SUPPORTED if better > worse else CONTRADICTED
     return Verdict(verdict, evidence, test, found)
 

@@ -153,7 +153,7 @@ def below_text(found: dict[str, Floor]) -> str:
     """Returns "Not shown to beat “majority class”: 10 of 18 arms, 1 of them not testable"."""
     below = [one for one in found.values() if not one.above]
     names = sorted({one.predictor for one in found.values()})
-    untested = sum(one.difference.side == UNTESTED for one in below)
+    untested = sum(one.difference.p is None for one in below)
     text = f"Not shown to beat {f'“{names[0]}”' if len(names) == 1 else 'a predictor that looks at no graph'}: "
     text += f"{len(below)} of {counted(len(found), 'arm')}"
     return text + (f", {untested} of them {UNTESTED}" if untested else "")

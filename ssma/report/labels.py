@@ -131,9 +131,10 @@ class Metric:
     def text(self, value: float, signed: bool = False) -> str:
         return self._text(value, ("+" if signed else "") + self._form(value))
 
-    def spread(self, mean: float, std: float) -> str:
-        """Returns "81.4 ± 5.1", or the mean alone if a single value has no spread."""
-        return self.text(mean) if math.isnan(std) else f"{self.text(mean)} ± {self._text(std, self._form(mean))}"
+    def spread(self, mean: float, std: float, signed: bool = False) -> str:
+        """Returns "81.4 ± 5.1" with the digits of the mean, or the mean alone if a single value has no spread."""
+        text = self.text(mean, signed)
+        return text if math.isnan(std) else f"{text} ± {self._text(std, self._form(mean))}"
 
     def _form(self, value: float) -> str:
         if self.in_percent:

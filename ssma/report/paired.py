@@ -1,5 +1,6 @@
 """Arms against a reference, tested as a family, and their table: each value of a single axis against the first one."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -34,11 +35,15 @@ CAPTION = (
 
 @dataclass(frozen=True)
 class Difference:
-    """An arm minus its reference: what `compare_pairs` finds or why nothing, and p adjusted for its family."""
+    """An arm minus its reference: what `compare_pairs` finds or why nothing, and p adjusted for its family.
+
+    ``whole`` says whether no unit lacks a partner.
+    """
 
     found: PairComparison | str
     metric: Metric | None
     adjusted: float | None = None
+    whole: bool = True
 
     @property
     def p(self) -> float | None:
@@ -51,8 +56,8 @@ class Difference:
 
     @property
     def side(self) -> str:
-        """The side of the mean: ``better``, ``equal`` or ``worse``; ``not testable`` without a test."""
-        if self.p is None:
+        """The side of the mean, tested or not: ``better``, ``equal`` or ``worse``; ``not testable`` where fits lack."""
+        if isinstance(self.found, str) or not self.whole:
             return UNTESTED
         mean = self.found.difference.mean
         if mean == 0:
@@ -108,7 +113,7 @@ def compare_arms(
     if aligned.reason:
         no = NotTestable(aligned.reason)
         found = PairComparison(replace(found.difference, interval=no), no, no, no, no)
-    return Difference(found, metric)
+    return Difference(found, metric, whole=not aligned.reason)
 
 
 def adjusted(family: Sequence[Difference]) -> list[Difference]:
@@ -210,7 +215,7 @@ def p_texts(one: Difference) -> list[str]:
 def difference_cell(found: PairComparison, metric: Metric, arm: str) -> Cell:
     n, mean, std = found.difference.n, found.difference.mean, found.difference.std
     spread = None if isinstance(std, NotTestable) else std
-    text = metric.text(mean, signed=True) + ("" if spread is None else f" ± {metric.text(spread)}") + f" ({n})"
+    text = f"{metric.spread(mean, math.nan if spread is None else spread, signed=True)} ({n})"
     numbers = (mean * metric.factor, None if spread is None else spread * metric.factor, n)
     return Cell(text, arm=arm, numbers=numbers)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.align import align, report_options
 from ssma.report.encoding import encode
 from ssma.report.figures import INK, OF_STUDIES, set_theme
-from ssma.report.labels import counted, listing, metrics_of, p_text, point_text, setting, value_text
+from ssma.report.labels import acting, counted, listing, metrics_of, p_text, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import NotTestable
@@ -90,7 +90,8 @@ def ranks_table(ablation: str, ranking: Ranking) -> Table:
             p = "not testable"
         else:
             p = "–" if number == order[0] else p_text(float(found.nemenyi.p[number, order[0]]))
-        head = [Cell(value_text(value)) for value in points[number].values()]
+        acts = acting(points[number])  # kappa means nothing to a sum, as in the comparison
+        head = [Cell(value_text(value) if key in acts else "–") for key, value in points[number].items()]
         rows.append([*head, Cell(f"{found.average[number]:.2f}"), Cell(str(found.places)), Cell(p)])
     columns = [*map(setting, points[0]), "average rank (1 is best)", "places", "p against the best (Nemenyi)"]
     return Table(f"{ablation}-ranks", _caption(ranking), columns, rows, _notes(ranking))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ssma.statistics.describe import finite, rounded
+from ssma.statistics.describe import digits_of, finite, rounded
 from ssma.statistics.outcome import ALPHA, NotTestable
 from ssma.statistics.pairs import CorrectedT, corrected_t, mean_difference, paired_differences
 
@@ -100,8 +100,9 @@ def smallest_as_good(
     """Returns the smallest setting whose mean is within one standard error of the best one's.
 
     The standard error is that of the best setting, s / sqrt(n) over the units. Of equally good settings (to 12 digits)
-    the smallest is the best. Source: Breiman, Friedman, Olshen and Stone, "Classification and Regression Trees" (1984),
-    section 3.4.3. The paired difference to the best shows what the rule lets pass.
+    the smallest is the best; one that is a whole standard error away (to 12 digits) is within it. Source: Breiman,
+    Friedman, Olshen and Stone, "Classification and Regression Trees" (1984), section 3.4.3. The paired difference to
+    the best shows what the rule lets pass.
 
     Args:
         axis: ``[settings]``, rising.
@@ -122,7 +123,8 @@ def smallest_as_good(
     means = rounded(table.mean(axis=0) if higher_is_better else -table.mean(axis=0))
     best = int(means.argmax())
     error = float(table[:, best].std(ddof=1)) / len(table) ** 0.5
-    smallest = int((means >= means[best] - error).argmax())
+    beyond = (means[best] - means - error).round(digits_of(means))
+    smallest = int((beyond <= 0).argmax())
     differences = paired_differences(table[:, smallest], table[:, best])
     return Smallest(best, smallest, error, mean_difference(differences), corrected_t(differences, test_train_ratio))
 

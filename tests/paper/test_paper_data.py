@@ -6,6 +6,7 @@ import pytest
 from ssma import paper
 from ssma.report.claim_checks import CHECKS
 from ssma.report.paper_tables import improvement_terms
+from ssma.study.theory import Theory
 
 ENTRIES = {
     "results_tu_zinc": 82, "results_lrgb_ogbn": 74, "runtime_measurment": 32, "results_vap": 54,
@@ -74,3 +75,10 @@ def test_a_claim_has_a_check_or_a_reason_why_not():
         assert (claim.id in CHECKS) != bool(claim.reason), claim.id
     assert {claim.id for claim in paper.claims()} >= CHECKS.keys()
     assert {line.claim for line in paper.improvements()} <= CHECKS.keys()
+
+
+def test_reasons_name_theory_experiments_that_there_are():
+    named = {claim.id: claim.reason.split("theory experiment ")[1].split()[0] for claim in paper.claims()
+             if "theory experiment " in claim.reason}  # fmt: skip
+    assert set(named.values()) == set(Theory.model_fields)
+    assert (named["S3"], named["T2"], named["T16"]) == ("sum_of_gram", "mixing", "separation")

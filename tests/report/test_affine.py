@@ -68,6 +68,15 @@ def test_the_table_has_means_over_fits_and_layers_beside_the_papers(learned):
     ]  # fmt: skip
 
 
+def test_an_aggregator_without_a_map_has_no_row(learned, fabric):
+    fabric.arm("MUTAG-gcn-sum", splits=1)
+    cells = {"MUTAG-gcn-sum": ["sum", True], "MUTAG-gcn-ssma-learned": ["ssma", True]}
+    fabric.ablation("beside", {"aggregator": ["sum", "ssma"], AXIS: [True]}, cells)
+    fabric.plan()
+    table = affine_table(read_plan(learned), "beside", collect(learned))
+    assert [row[2].text for row in table.rows] == ["ssma, learn_affine=yes", "d = 31, κ = 3"]
+
+
 def test_an_ablation_without_the_axis_has_neither(learned):
     plan, frame = read_plan(learned), collect(learned)
     assert affine_table(plan, "main", frame) is None

@@ -86,8 +86,8 @@ def test_a_part_of_the_cells_decides_nothing(records):
     found = CHECKS["G1"](records)
     assert (found.verdict, found.evidence) == (
         "undecided",
-        "2 of 78 cells run (6 others are esan, which this package does not have): mean gain above 0 in 1 and below in 1 "
-        "of 2 pairs; after Holm 1 better, 0 worse",
+        "2 of 78 cells run (6 of the 78 are esan, which this package does not have): mean gain above 0 in 1 and below in "
+        "1 of 2 pairs; after Holm 1 better, 0 worse",
     )
     assert [one.arm for one in found.comparisons] == ["MUTAG-gcn-ssma-k2", "ZINC-gcn-ssma"]
     assert (CHECKS["B6"](records).verdict, CHECKS["B6"](records).evidence) == ("not run", "0 of 27 cells run")
@@ -199,7 +199,8 @@ def test_claims_table_lists_all_with_reasons_for_what_records_cannot_decide(reco
     rows = {cells[1].text: cells for cells in claims.rows}
     assert (
         rows["T1"][0].text == "not checkable from records"
-        and rows["T1"][5].text == "a property of the construction, not of trained networks"
+        and rows["T1"][5].text
+        == "a property of the construction, not of trained networks: the theory experiment mixing measures it"
     )
     assert rows["G1"][5].link == "table-paper-claims-pairs" and rows["B2"][5].link is None
     verdicts = [cells[0].text for cells in claims.rows]
@@ -246,6 +247,15 @@ def test_most_cells_are_counted_by_a_binomial_test(fabric, monkeypatch, attentio
     assert (found.verdict, found.evidence) == (verdict, f"6 of 6 cells run: {words}")
     few(monkeypatch, KAPPAS=[2, 3])
     assert CHECKS["A2"](records).verdict == "undecided"
+
+
+def test_equal_means_in_all_cells_say_nothing_of_most(fabric, monkeypatch):
+    few(monkeypatch, SELECTION_SETS=("MUTAG",), LAYERS=("gcn",), KAPPAS=[2])
+    swept(fabric, {"attention": 0.8, "random": 0.8}, "selection", kappa=2)
+    fabric.plan()
+    found = CHECKS["A2"](records_of(fabric.results, {"MUTAG": 0.5}))
+    assert (found.verdict, len(found.comparisons)) == ("undecided", 1)
+    assert found.evidence == "1 of 1 cells run: attention has the better mean in 0 pairs, the worse in 0"
 
 
 @pytest.mark.parametrize(("attention", "verdict"), [(0.9, "contradicted"), (0.7, "supported")])

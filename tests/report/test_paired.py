@@ -73,6 +73,16 @@ def test_of_errors_lower_is_better_and_seeds_need_no_correction(plan, frame):
     assert float(row["P(better)"]) > 0.99 > 0.01 > float(row["P(worse)"])
 
 
+def test_a_difference_and_its_deviation_have_the_same_digits(fabric):
+    for arm, tests in {"ZINC-gcn-sum": (0.9000, 0.9000, 0.9000), "ZINC-gcn-ssma": (0.8000, 0.80041, 0.79963)}.items():
+        fabric.arm(arm, splits=1, repeats=3)
+        fabric.evaluated(arm, {(0, repeat): test for repeat, test in enumerate(tests)})
+    fabric.ablation("main", {"aggregator": ["sum", "ssma"]}, {"ZINC-gcn-sum": ["sum"], "ZINC-gcn-ssma": ["ssma"]})
+    fabric.plan()
+    (row,) = rows_of(paired(read_plan(fabric.results), "main", collect(fabric.results), {}))
+    assert row["difference (pairs)"] == "−0.1000 ± 0.0004 (3)"
+
+
 def test_without_the_sizes_of_the_parts_there_is_no_t_test(plan, frame):
     plan["config"]["report"] = {"missing": "drop"}
     first, *_ = rows_of(paired(plan, "main", frame, {}))

@@ -80,6 +80,10 @@ def test_an_arm_that_a_setting_does_not_change_is_ranked_once(three):
         ("ssma", 2),
     ]
     assert ranking.found.average.tolist() == [3.0, 2.0, 1.0]
+    rows = ranks_table("main", ranking).rows  # a sum has no slots
+    assert [[cell.text for cell in row][:3] for row in rows] == [
+        ["ssma", "2", "1.00"], ["mean", "–", "2.00"], ["sum", "–", "3.00"],
+    ]  # fmt: skip
     assert axis_table(read_plan(three.results), "main", collect(three.results), {}) is None
 
 

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from ssma.report.floor import Floor
@@ -61,6 +63,20 @@ def test_the_best_setting_is_told_with_its_paired_difference_to_sum(selection):
         "the mean alone better at 0, worse at 1 of 1 pair; after Holm 0 better, 0 worse.",
         "Not run: MUTAG gin.",
     ]
+
+
+def test_means_have_a_side_where_nothing_can_be_tested_but_not_where_fits_are_lacking(fabric):
+    arm(fabric, "MUTAG-gcn-sum", (0.8, 0.7, 0.9))
+    arm(fabric, "MUTAG-gcn-ssma-2", (0.82, 0.72, 0.92))
+    arm(fabric, "MUTAG-gcn-ssma-3", (0.9, 0.8, "diverged"))
+    fabric.ablation("slots", {"ssma.kappa": [2, 3]}, {"MUTAG-gcn-ssma-2": [2], "MUTAG-gcn-ssma-3": [3]})
+    fabric.plan()
+    said = found(fabric.results, "slots")
+    assert said.summary == (
+        "No difference from sum could be tested. By the means alone: kappa=2 better at 1, worse at 0 of 1 place; "
+        "kappa=3 better at 0, worse at 0, not testable at 1 of 1 place."
+    )
+    assert "kappa=2 +2.0 (not testable: all differences are equal)" in said.details[0]
 
 
 def test_a_lower_error_is_better_and_its_interval_says_so(fabric):
@@ -158,4 +174,6 @@ def test_small_errors_keep_their_digits():
     mae = Metric("mae", "minimize")
     assert (mae.spread(3.2345e-6, 4.2e-8), mae.spread(0.25, 5e-4)) == ("3.23e−06 ± 4.2e−08", "0.2500 ± 0.0005")
     assert (mae.text(-1.5e-4, signed=True), mae.text(0), mae.text(0.001)) == ("−0.00015", "0.0000", "0.0010")
+    assert mae.spread(-0.8614, 8.72e-4, signed=True) == "−0.8614 ± 0.0009"
+    assert mae.spread(0.25, math.nan, signed=True) == "+0.2500"
     assert Metric("accuracy", "maximize").spread(1e-4, 2e-4) == "0.0 ± 0.0"

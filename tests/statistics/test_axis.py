@@ -61,6 +61,13 @@ def test_the_smallest_setting_within_one_standard_error():
     assert found.test == corrected_t([0.02, -0.06, -0.02, -0.02], 0.1)
 
 
+def test_a_whole_standard_error_away_is_within_it():
+    scores = [[0.3, 0.3], [0.3, 0.7]]  # 0.5 - 0.2 is above 0.3 in the last digit
+    found = smallest_as_good([1, 2], scores, True, 0.1)
+    assert (found.best, found.smallest, found.difference) == (1, 0, -0.2)
+    assert smallest_as_good([1, 2], [[0.2999999, 0.3], [0.2999999, 0.7]], True, 0.1).smallest == 1
+
+
 def test_of_errors_the_lowest_is_best_and_of_equals_the_smallest():
     scores = numpy.array([[0.3, 0.1, 0.1, 0.5], [0.3, 0.1, 0.1, 0.5]])
     found = smallest_as_good([1, 2, 3, 4], scores, False, 0.1)
