@@ -127,8 +127,7 @@ def _train(
     degrees = degree_histogram(prepared.graphs, split["train"], card["level"])
     torch.manual_seed(spec["seed"])
     network = Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"], degrees).to(device)
-    if compiled:
-        compile_products(network)
+    compiled = compiled and compile_products(network)
     train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
     training = Training(network, train, validation, task, settings["training"], spec["seed"])
@@ -148,6 +147,7 @@ def _train(
         "status": status,
         "reason": reason,
         "started": started,
+        "compiled": compiled,
         "best_epoch": training.best["epoch"] if training.best else None,
         "epochs": training.epochs,
         "history": training.history,
