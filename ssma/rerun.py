@@ -9,7 +9,7 @@ import torch
 
 from ssma.data.prepare import load
 from ssma.errors import StudyError
-from ssma.fit.run import pick_device, run_fit
+from ssma.fit.run import check_compiler, pick_device, run_fit
 from ssma.study.classes import check_class
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
@@ -43,7 +43,7 @@ def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Itera
         device: ``auto``, ``cpu`` or ``cuda``.
 
     Raises:
-        StudyError: If data or class are no longer those of a record.
+        StudyError: If data or class are no longer those of a record, or it was compiled and nothing can be here.
     """
     prepared: dict[str, Any] = {}
     for record in records:
@@ -56,9 +56,11 @@ def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Itera
         if spec["class"]:
             check_class(spec["class"], spec["class_code"])
         torch.set_num_threads(record["threads"])
+        place, compiled = pick_device(device), record.get("compiled", False)  # older records lack it
+        if compiled:
+            check_compiler(place)
         with tempfile.TemporaryDirectory() as folder:
-            compiled = record.get("compiled", False)  # older records lack it
-            yield run_fit(Results(Path(folder)), prepared[name], spec, pick_device(device), compiled)
+            yield run_fit(Results(Path(folder)), prepared[name], spec, place, compiled)
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """What SSMA's product does between its matrix products, compiled: one kernel forward, one backward."""
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,8 +17,8 @@ Number = tuple[Tensor, ...]
 class CompiledSteps:
     """Equals :class:`ssma.aggr.steps.Steps` up to rounding, but for the order of columns: first all real parts.
 
-    The kernels are those of a width, a kappa, a dtype and a device, for any number of rows. Where they are called
-    first, `torch.compile` makes them, which takes seconds.
+    The kernels are those of a width, a kappa, a dtype, a device and a number of threads; one serves any number of rows
+    but a single one, which has its own. Where they are called first, `torch.compile` makes them, which takes seconds.
     """
 
     def __init__(self, buffers: Buffers, real: bool, logarithmic: bool) -> None:
@@ -42,7 +42,7 @@ class CompiledSteps:
         for tensor, dim in ((far, 1), (near, 1), *((rows, 0) for rows in (root, gain, *upper))):
             if tensor is not None:
                 torch._dynamo.maybe_mark_dynamic(tensor, dim)
-        kernel = _kernel(step, options, far.size(2), far.dtype, far.device)
+        kernel = _kernel(step, options, far.size(2), far.dtype, far.device, far.size(1) == 1, torch.get_num_threads())
         try:
             return kernel(far, near, root, gain, *upper)
         except torch._dynamo.exc.TorchDynamoException as error:
@@ -55,7 +55,12 @@ class CompiledSteps:
 @cache
 def _kernel(step: Callable, options: tuple, *others: object) -> Callable:
     """Returns the compiled step; ``others`` tell apart what has a kernel of its own."""
-    return torch.compile(partial(step, *options), fullgraph=True, dynamic=False, isolate_recompiles=True)
+
+    def run(*tensors: Tensor | None) -> Any:
+        return step(*options, *tensors)
+
+    run.__code__ = run.__code__.replace(co_name=step.__name__)  # its own: torch limits the kernels of a code object
+    return torch.compile(run, fullgraph=True, dynamic=False)
 
 
 def _signal(

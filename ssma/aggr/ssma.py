@@ -1,7 +1,6 @@
 """Sequential Signal Mixing Aggregation."""
 
 import math
-from inspect import signature
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -144,11 +143,6 @@ class SSMAAggregation(Aggregation):
             raise ValueError(f"SSMAAggregation got temperature={temperature!r} but expected a finite number above 0")
         check_switch(self, "learn_affine", learn_affine)
         check_switch(self, "compiled", compiled)
-        if compiled and "isolate_recompiles" not in signature(torch.compile).parameters:
-            raise ValueError(
-                f"SSMAAggregation got compiled=True but torch {torch.__version__} compiles too few widths; "
-                f"use torch 2.13, or leave compiled at its default, False"
-            )
         if attention_channels is None:
             attention_channels = heads * in_channels
         pair = attention_channels if isinstance(attention_channels, tuple | list) else (attention_channels,) * 2

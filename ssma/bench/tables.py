@@ -158,18 +158,8 @@ def _operator(whole: pd.DataFrame, gains: pd.DataFrame, name: str, method: str) 
         pair = [f"{gain[what].iloc[0]:.1f}" if len(gain) else "" for what in ("time", "memory")]
         texts = [str(d), str(kappa), f"{nodes:,}", time_text(ours), time_text(paper), pair[0], megabytes(ours)]
         rows.append([Cell(text) for text in [*texts, megabytes(paper), pair[1], f"{ours['n']}"]])
-    columns = [
-        "d",
-        "κ",
-        "nodes",
-        f"{method}, ms",
-        "paper, ms",
-        "ratio",
-        f"{method}, MB",
-        "paper, MB",
-        "ratio",
-        "repeats",
-    ]
+    both = [f"{name}, {unit}" for unit in ("ms", "MB") for name in (method, "paper")]
+    columns = ["d", "κ", "nodes", *both[:2], "ratio", *both[2:], "ratio", "repeats"]
     notes = [
         f"{what.capitalize()}, paper / {method}, over {len(gains)} cells: geometric mean "
         f"{np.exp(np.log(gains[what]).mean()):.1f}, smallest {gains[what].min():.1f}, largest {gains[what].max():.1f}."

@@ -38,11 +38,14 @@ def walk_steps(model: dict[str, Any]) -> int:
     return model["walk_steps"] if model["positional_encoding"] == "random_walk" else 0
 
 
-def compile_products(network: nn.Module) -> None:
-    """Turns to compiled kernels (:class:`ssma.aggr.SSMAAggregation`'s ``compiled``) in all of a network."""
-    for module in network.modules():
-        if isinstance(module, SSMAAggregation):
-            module.compiled = True
+def compile_products(network: nn.Module) -> bool:
+    """Turns to compiled kernels (:class:`ssma.aggr.SSMAAggregation`'s ``compiled``) wherever a network multiplies
+    slots; says whether it does so anywhere."""
+    operators = (module for module in network.modules() if isinstance(module, SSMAAggregation))
+    products = [operator for operator in operators if operator.mixing != "sum"]
+    for product in products:
+        product.compiled = True
+    return bool(products)
 
 
 class Network(nn.Module):

@@ -43,8 +43,9 @@ def collect(results: Results, plan: dict[str, Any] | None = None) -> "pandas.Dat
     have ``failed`` and its reason; a trial that ended before its first fit has one row without a split; and an ``ok``
     fit whose test metric is not finite counts as ``diverged``. A fit whose record was changed or cut short is
     ``failed``, and its reason names the file. ``constant`` says whether all test predictions of a fit are the same;
-    it is unknown in records that older code made. Where modules left summaries in the records of evaluation fits, a
-    column ``modules`` holds them as JSON; those of an arm's first fit with the pictures of learned affine maps.
+    it is unknown in records that older code made. Where fits were compiled, a column ``compiled`` has true for them.
+    Where modules left summaries in the records of evaluation fits, a column ``modules`` holds them as JSON; those of
+    an arm's first fit with the pictures of learned affine maps.
 
     Args:
         results: The results.
@@ -141,8 +142,9 @@ def _from_fit(fit: dict[str, Any]) -> dict[str, Any]:
     for part in ("train", "validation", "test"):
         row[part] = _finite((fit.get(part) or {}).get(fit["metric"]))
     row["constant"] = (fit.get("test") or {}).get("constant")
-    if fit.get("modules"):
-        row["modules"] = fit["modules"]
+    for key in ("modules", "compiled"):
+        if fit.get(key):
+            row[key] = fit[key]
     if row["status"] == "ok" and row["test"] is None:
         row |= {"status": "diverged", "reason": f"the test {fit['metric']} is not a finite number"}
     return row

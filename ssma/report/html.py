@@ -152,4 +152,6 @@ def _provenance(frame: "pandas.DataFrame") -> list[tuple[str, str]]:
     ):
         counts = made[column].dropna().value_counts()
         facts.append((title, listing((f"{value} ({count} fits)" for value, count in counts.items()), 6) or "unknown"))
+    if "compiled" in made:
+        facts.append(("Compiled", f"{made['compiled'].sum()} fits"))
     return facts

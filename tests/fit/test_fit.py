@@ -151,6 +151,13 @@ def test_a_compiled_fit_is_the_same_up_to_rounding_and_says_so(study, prepared, 
     assert (compiled["id"], compiled["status"]) == (plain["id"], "ok")
 
 
+def test_a_fit_without_a_product_is_not_said_to_be_compiled(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, **{"ssma.mixing": "sum"})
+    record = run.run_fit(Results(tmp_path), prepared, spec, CPU, compiled=True)
+    assert (record["status"], record["compiled"]) == ("ok", False)
+    assert "mixing=sum" in record["model"] and "compiled=True" not in record["model"]
+
+
 def test_a_study_that_cannot_be_compiled_is_refused_before_its_fits(monkeypatch):
     def refuse(*_, **__):
         raise RuntimeError("no compiler is there")

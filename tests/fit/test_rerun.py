@@ -57,13 +57,15 @@ def test_a_fit_comes_out_as_recorded(tmp_path):
         next(rerun(results, [record | {"spec": changed}], "cpu"))
 
 
-def test_a_compiled_fit_is_compiled_again(tmp_path, monkeypatch):
-    seen = []
+def test_a_compiled_fit_is_compiled_again_where_that_can_be(tmp_path, monkeypatch):
+    seen, checked = [], []
+    monkeypatch.setattr("ssma.rerun.check_compiler", checked.append)
     monkeypatch.setattr("ssma.rerun.run_fit", lambda *arguments: seen.append(arguments[-1]) or {})
     monkeypatch.setattr("ssma.rerun.load", lambda _: SimpleNamespace(card={"data_hash": "h"}))
     record = {"id": "f", "spec": {"dataset": "d", "data_hash": "h", "class": None}, "threads": torch.get_num_threads()}
     assert list(rerun(Results(tmp_path), [record | {"compiled": True}, record], "cpu")) == [{}, {}]
     assert seen == [True, False]
+    assert checked == [torch.device("cpu")]
 
 
 def test_an_arm_without_evaluation_fits_did_not_come_out_as_recorded(tmp_path):

@@ -3,6 +3,7 @@ import pytest
 
 from ssma.errors import StudyError
 from ssma.report.frame import COLUMNS, collect, read_frame, write_frame
+from ssma.report.html import _provenance
 
 
 def evaluation(frame, arm):
@@ -54,6 +55,19 @@ def test_a_fit_whose_record_is_gone_is_missing(study):
     row = evaluation(collect(study), "MUTAG-gcn-sum").iloc[0]
     assert (row["status"], row["seed"]) == ("missing", 7)
     assert "MUTAG-gcn-sum-e0r0.json is not there" in row["reason"]
+
+
+def test_fits_that_were_compiled_are_counted(fabric):
+    arm = fabric.arm("MUTAG-gcn-ssma", splits=3, repeats=1)
+    fabric.evaluated(arm, {(0, 0): 0.7, (1, 0): 0.8, (2, 0): 0.9})
+    fabric.plan()
+    plain = collect(fabric.results)
+    assert "Compiled" not in dict(_provenance(plain))
+    for name, compiled in (("e0r0", True), ("e1r0", True), ("e2r0", False)):
+        fabric.fit(arm, name, 0.8, split=int(name[1]), compiled=compiled)
+    frame = collect(fabric.results)
+    assert frame["compiled"].fillna(False).tolist().count(True) == 2
+    assert dict(_provenance(frame))["Compiled"] == "2 fits"
 
 
 def test_seeds_added_after_the_fact_are_kept(fabric):
