@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,7 @@ def run_fit_bench(
             for arm in bench.arms:
                 for compiled in (False, True) if grid.compiled and arm["aggregator"] == "ssma" else (False,):
                     cell = {"device": device.type, "dataset": name, "origin": bench.origin}
-                    sample = Sample.of(bench.prepared, arm, grid.steps)
-                    yield _cell(cell, replace(sample, compiled=compiled), limits, device)
+                    yield _cell(cell, Sample.of(bench.prepared, arm, grid.steps, compiled), limits, device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,17 +81,17 @@ class Sample:
     validation: list[int]
     width: int
     degrees: Tensor
-    compiled: bool = False
+    compiled: bool
 
     @classmethod
-    def of(cls, prepared: Prepared, arm: dict[str, Any], steps: int) -> "Sample":
+    def of(cls, prepared: Prepared, arm: dict[str, Any], steps: int, compiled: bool = False) -> "Sample":
         """Returns the sample of so many steps; of a whole epoch, if that has no more."""
         settings, split = arm["settings"], prepared.splits[0]
         train = split["train"][: steps * settings["training"]["batch_size"]]
         validation = split["validation"][: max(1, round(len(split["validation"]) * len(train) / len(split["train"])))]
         width = hidden_channels(prepared.card, arm["layer"], arm["aggregator"], settings)
         degrees = degree_histogram(prepared.graphs, split["train"], prepared.card["level"])
-        return cls(prepared, arm, train, validation, width, degrees)
+        return cls(prepared, arm, train, validation, width, degrees, compiled)
 
     @property
     def steps(self) -> int:
@@ -147,8 +146,8 @@ def _cell(cell: Row, sample: Sample, limits: Limits, device: torch.device) -> li
     torch.manual_seed(SEED)
     arm, settings = sample.arm, sample.arm["settings"]
     step = _forecast(sample, device)
-    part = Sample.of(sample.prepared, arm, min(max(1, int(CALL_SECONDS / step.seconds)), sample.steps))
-    sample = replace(part, compiled=sample.compiled)
+    steps = min(max(1, int(CALL_SECONDS / step.seconds)), sample.steps)
+    sample = Sample.of(sample.prepared, arm, steps, sample.compiled)
     network, ours = sample.ours(device)
     cell |= {
         "layer": arm["layer"],

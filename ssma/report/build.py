@@ -13,7 +13,7 @@ from ssma.report.claims import claim_tables
 from ssma.report.evidence import Records
 from ssma.report.flags import flags
 from ssma.report.floor import floor_table, floors
-from ssma.report.frame import collect, read_frame, read_plan, write_frame
+from ssma.report.frame import collect, read_frame, write_frame
 from ssma.report.html import BesidePaper, Picture, Section, arm_page, page
 from ssma.report.kept import forget, keep, split_sizes, test_train_ratio
 from ssma.report.paired import paired
@@ -31,7 +31,7 @@ from ssma.report.theory import theory
 from ssma.report.units import units_of
 from ssma.report.words import words
 from ssma.study.ids import code_fingerprint
-from ssma.study.lookup import named
+from ssma.study.lookup import named, read_plan
 from ssma.study.part import part
 from ssma.study.paths import Results
 from ssma.study.records import write_atomic
@@ -57,7 +57,7 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
         StudyError: If there is no plan or no such ablation, a record is broken, or the frame does not know an arm of
             the plan; if the results are a report and ``out`` is another folder or one ablation is asked for.
     """
-    plan, in_place = read_plan(results), results.root.resolve() == out.resolve()
+    plan, in_place = read_plan(results.plan), results.root.resolve() == out.resolve()
     if results.frame.exists() and not results.fits.exists() and (ablation or not in_place):
         told = "is a report without the records of fits, which can be made again whole and in its own folder only"
         raise StudyError(f"{results.root}: {told}; give --out {results.root}, or the plan in the results folder")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ssma.errors import StudyError
 from ssma.report.affine import without_pictures
 from ssma.study.ids import canonical_json
+from ssma.study.lookup import read_plan
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_atomic
 
@@ -54,7 +55,7 @@ def collect(results: Results, plan: dict[str, Any] | None = None) -> "pandas.Dat
     Raises:
         StudyError: If there is no plan, or an arm's own record was changed or cut short; names the file.
     """
-    plan = plan or read_plan(results)
+    plan = plan or read_plan(results.plan)
     metrics = _metrics(results, plan)
 
     @cache
@@ -74,17 +75,6 @@ def collect(results: Results, plan: dict[str, Any] | None = None) -> "pandas.Dat
         rows += [base | row for row in _tuning_rows(chosen, fit_row)]
         rows += [base | row for row in _evaluation_rows(arm, chosen, evaluation, fit_row)]
     return _frame(rows)
-
-
-def read_plan(results: Results) -> dict[str, Any]:
-    """Returns ``plan.json``.
-
-    Raises:
-        StudyError: If it is not there.
-    """
-    if not results.plan.exists():
-        raise StudyError(f"{results.plan}: there is no plan; make it with `ssma plan`, or check the results folder")
-    return read_record(results.plan)
 
 
 def write_frame(frame: "pandas.DataFrame", path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from ssma.report.affine import AXIS, affine_data, affine_figure, affine_table
 from ssma.report.build import build
 from ssma.report.figures import save
-from ssma.report.frame import collect, read_frame, read_plan, write_frame
+from ssma.report.frame import collect, read_frame, write_frame
+from ssma.study.lookup import read_plan
 
 GIVEN = {"mean": 0.25, "std": 0.4, "largest": 1.0, "picture": [[0.5, 0.0], [0.5, 0.0]]}
 
@@ -55,7 +56,7 @@ def test_only_evaluation_fits_have_summaries_and_only_the_first_has_pictures(lea
 
 
 def test_the_table_has_means_over_fits_and_layers_beside_the_papers(learned):
-    table = affine_table(read_plan(learned), "affine", collect(learned))
+    table = affine_table(read_plan(learned.plan), "affine", collect(learned))
     texts = [[cell.text for cell in row] for row in table.rows]
     assert texts[0] == [
         "MUTAG", "gcn", "learn_affine=yes", "2 × 2", "0.3 ± 0.15", "0.55 ± 0.1", "0.25 ± 0.4", "1.2", "1.5", "1.2"
@@ -73,12 +74,12 @@ def test_an_aggregator_without_a_map_has_no_row(learned, fabric):
     cells = {"MUTAG-gcn-sum": ["sum", True], "MUTAG-gcn-ssma-learned": ["ssma", True]}
     fabric.ablation("beside", {"aggregator": ["sum", "ssma"], AXIS: [True]}, cells)
     fabric.plan()
-    table = affine_table(read_plan(learned), "beside", collect(learned))
+    table = affine_table(read_plan(learned.plan), "beside", collect(learned))
     assert [row[2].text for row in table.rows] == ["ssma, learn_affine=yes", "d = 31, κ = 3"]
 
 
 def test_an_ablation_without_the_axis_has_neither(learned):
-    plan, frame = read_plan(learned), collect(learned)
+    plan, frame = read_plan(learned.plan), collect(learned)
     assert affine_table(plan, "main", frame) is None
     assert affine_figure(plan, "main", frame) is None
     bare = frame.drop(columns="modules")
@@ -87,7 +88,7 @@ def test_an_ablation_without_the_axis_has_neither(learned):
 
 
 def test_the_figure_shows_the_first_fits_layers_on_average(learned):
-    plan, frame = read_plan(learned), collect(learned)
+    plan, frame = read_plan(learned.plan), collect(learned)
     data = affine_data(plan, "affine", frame)
     assert data.to_numpy().tolist() == [
         ["MUTAG · gcn", 0, 0, 0.5, 0.5, 0.2], ["MUTAG · gcn", 0, 1, 0.0, 0.2, 0.0],
@@ -102,7 +103,7 @@ def test_the_figure_shows_the_first_fits_layers_on_average(learned):
 
 
 def test_the_figure_depends_on_nothing_that_was_set_or_drawn_before(learned, tmp_path):
-    plan, frame, found = read_plan(learned), collect(learned), []
+    plan, frame, found = read_plan(learned.plan), collect(learned), []
     for own in ({}, {"text.usetex": True, "font.size": 20, "xtick.labelsize": 20}):
         with matplotlib.rc_context(own):
             figure = affine_figure(plan, "affine", frame)
@@ -116,7 +117,7 @@ def test_maps_too_large_for_a_record_have_numbers_and_no_figure(learned, fabric)
         for name in ("given", "learned", "difference"):
             told["affine"][name] = told["affine"][name] | {"picture": None}
         fabric.fit("MUTAG-gcn-ssma-learned", f"e0r{repeat}", 0.8, modules={"aggr": told})
-    plan, frame = read_plan(learned), collect(learned)
+    plan, frame = read_plan(learned.plan), collect(learned)
     assert affine_figure(plan, "affine", frame) is None
     assert affine_table(plan, "affine", frame).rows[0][4].text == "0.1 ± 0.05"
 

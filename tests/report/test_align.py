@@ -2,7 +2,8 @@ import numpy
 import pytest
 
 from ssma.report.align import align, report_options
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
+from ssma.study.lookup import read_plan
 
 PAIR = ["MUTAG-gcn-ssma", "MUTAG-gcn-sum"]
 
@@ -68,7 +69,7 @@ def test_seeds_that_only_one_arm_has_are_no_gap(fabric):
 
 
 def test_an_old_plan_has_the_default_options(study):
-    plan = read_plan(study)
+    plan = read_plan(study.plan)
     assert report_options(plan).missing == "not_testable"
     plan["config"]["report"] = {"missing": "drop", "rope": {"mae": 0.01}}
     assert (report_options(plan).missing, report_options(plan).rope) == ("drop", {"mae": 0.01})

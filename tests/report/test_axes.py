@@ -1,7 +1,8 @@
 import pytest
 
 from ssma.report.axes import axis_table
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
+from ssma.study.lookup import read_plan
 
 
 def along(fabric, metric, tests, axis, values, **others):
@@ -13,7 +14,7 @@ def along(fabric, metric, tests, axis, values, **others):
         cells[arm] = [value, *others.values()]
     fabric.ablation("along", {axis: values} | {key: [value] for key, value in others.items()}, cells)
     fabric.plan()
-    return read_plan(fabric.results), collect(fabric.results)
+    return read_plan(fabric.results.plan), collect(fabric.results)
 
 
 def row_of(table):
@@ -54,7 +55,7 @@ def test_what_the_smaller_setting_loses(fabric):
 
 
 def test_gaps_and_categorical_axes(fabric, study):
-    plan, frame = read_plan(study), collect(study)
+    plan, frame = read_plan(study.plan), collect(study)
     assert axis_table(plan, "main", frame, {}) is None
     row = row_of(axis_table(plan, "kappa_slots", frame, {}))
     assert (row["units"], row["change over the axis"]) == ("0", "not testable: no fits to pair")

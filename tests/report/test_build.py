@@ -8,8 +8,9 @@ from ssma.errors import StudyError
 from ssma.report.build import build
 from ssma.report.encoding import encode
 from ssma.report.figures import draw, save
-from ssma.report.frame import collect, read_frame, read_plan, write_frame
+from ssma.report.frame import collect, read_frame, write_frame
 from ssma.study.ids import slug
+from ssma.study.lookup import read_plan
 from ssma.study.records import write_record
 
 
@@ -51,7 +52,7 @@ def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
 
 def test_a_plan_without_records_is_a_report_of_missing_cells(study, tmp_path):
     bare = type(study)(tmp_path / "bare")
-    write_record(bare.plan, read_plan(study))
+    write_record(bare.plan, read_plan(study.plan))
     build(bare, tmp_path / "out")
     table = (tmp_path / "out" / "tables" / "main.csv").read_text().splitlines()
     assert table == ["layer,aggregator,MUTAG,ZINC", "gcn,sum,missing,missing", "gcn,ssma,missing,missing",
@@ -73,7 +74,7 @@ def files_of(folder):
 
 
 def test_what_left_the_study_leaves_its_report(study, tmp_path):
-    out, plan = tmp_path / "out", read_plan(study)
+    out, plan = tmp_path / "out", read_plan(study.plan)
     build(study, out)
     own = {"tables/mine.csv", "figures/main-mine.png"}
     for name in own:
@@ -98,7 +99,7 @@ def test_a_frame_older_than_the_plan_is_refused(study, fabric, tmp_path):
 def test_axes_show_neither_diverged_nor_infinite_values(study):
     from matplotlib import pyplot
 
-    figure = draw(read_plan(study), "kappa_slots", collect(study))
+    figure = draw(read_plan(study.plan), "kappa_slots", collect(study))
     (ax,) = figure.axes
     assert 50 < ax.get_ylim()[0] < ax.get_ylim()[1] < 100
     assert [text.get_text() for text in ax.texts] == ["× failed"]
@@ -110,7 +111,7 @@ def test_axes_show_neither_diverged_nor_infinite_values(study):
 
 
 def test_figures_are_the_same_bytes_every_time(study, tmp_path):
-    plan, frame = read_plan(study), collect(study)
+    plan, frame = read_plan(study.plan), collect(study)
     first, second = (
         [path.read_bytes() for path in save(draw(plan, "main", frame), tmp_path / folder, "main")] for folder in "ab"
     )
@@ -121,7 +122,7 @@ def test_figures_are_the_same_bytes_every_time(study, tmp_path):
 def test_a_matplotlibrc_changes_no_figure(study, tmp_path):
     import matplotlib
 
-    plan, frame, found = read_plan(study), collect(study), []
+    plan, frame, found = read_plan(study.plan), collect(study), []
     for folder, own in (("a", {}), ("b", {"text.usetex": True, "savefig.bbox": "tight", "font.family": "monospace"})):
         with matplotlib.rc_context(own):
             found.append([path.read_bytes() for path in save(draw(plan, "main", frame), tmp_path / folder, "main")])

@@ -5,11 +5,12 @@ from ssma.report import claim_checks
 from ssma.report.claim_checks import CHECKS, improvement
 from ssma.report.claims import _adjusted, claim_tables
 from ssma.report.evidence import Comparison, Records, every_gain, no_loss
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
 from ssma.report.labels import Metric
 from ssma.report.paper_tables import beside
 from ssma.report.units import units_of
 from ssma.statistics.pairs import corrected_t
+from ssma.study.lookup import read_plan
 from ssma.study.records import write_record
 
 
@@ -20,7 +21,7 @@ def compared(gain):
 
 
 def records_of(results, ratios=None):
-    plan, frame = read_plan(results), collect(results)
+    plan, frame = read_plan(results.plan), collect(results)
     units = units_of(frame)
     return Records(plan, frame, ratios or {}, units, beside(plan, units, ratios or {}))
 
@@ -77,7 +78,7 @@ def test_arms_are_compared_on_their_units(records):
 
 
 def test_the_margin_is_the_studys_region_of_practical_equivalence(study):
-    plan = read_plan(study) | {"config": {"report": {"rope": {"mae": 0.02}}}}
+    plan = read_plan(study.plan) | {"config": {"report": {"rope": {"mae": 0.02}}}}
     write_record(study.plan, plan)
     assert records_of(study).compare("ZINC-gcn-ssma", "ZINC-gcn-sum").margin == 0.02
 

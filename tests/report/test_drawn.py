@@ -10,10 +10,11 @@ from ssma.report.build import build
 from ssma.report.drawn import caption, data_csv, lines_of
 from ssma.report.encoding import encode
 from ssma.report.figures import draw, save
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
 from ssma.report.kept import split_sizes
 from ssma.report.svg import TIP, inline_svg
 from ssma.report.tables import comparison
+from ssma.study.lookup import read_plan
 from ssma.study.records import write_record
 
 
@@ -42,7 +43,7 @@ def across(fabric):
 def test_the_sum_is_a_dashed_line_at_its_mean_with_its_deviation(across, ablation):
     from matplotlib import pyplot
 
-    plan, frame = read_plan(across), collect(across)
+    plan, frame = read_plan(across.plan), collect(across)
     encoding = encode(plan, ablation)
     (line,) = lines_of(plan, ablation, encoding, encoding.cells)
     assert (line.name, line.single, line.level) == ("sum", "MUTAG-gcn-sum", None)
@@ -59,7 +60,7 @@ def test_the_sum_is_a_dashed_line_at_its_mean_with_its_deviation(across, ablatio
 
 
 def test_an_axis_that_does_not_act_on_the_sum_gives_it_one_row_and_no_panel(across):
-    plan, frame = read_plan(across), collect(across)
+    plan, frame = read_plan(across.plan), collect(across)
     encoding = encode(plan, "beside")
     assert (encoding.x, encoding.hue, encoding.rest, len(encoding.cells)) == ("ssma.kappa", None, [], 2)
     table = comparison(plan, "beside", frame)
@@ -77,7 +78,7 @@ def test_a_baseline_of_each_place_is_drawn_from_place_to_place(fabric):
     cells = {f"MUTAG-gcn-ssma-{width}": [width] for width in (8, 16)}
     fabric.ablation("width", {"model.hidden_channels": [8, 16]}, cells)
     fabric.plan()
-    plan = read_plan(fabric.results)
+    plan = read_plan(fabric.results.plan)
     encoding = encode(plan, "width")
     (line,) = lines_of(plan, "width", encoding, encoding.cells)
     assert line.arms == {8.0: "MUTAG-gcn-sum-8", 16.0: "MUTAG-gcn-sum-16"} and line.single is None
@@ -86,7 +87,7 @@ def test_a_baseline_of_each_place_is_drawn_from_place_to_place(fabric):
 
 
 def test_the_data_behind_a_figure_is_what_it_shows(across):
-    plan, frame = read_plan(across), collect(across)
+    plan, frame = read_plan(across.plan), collect(across)
     rows = list(csv.DictReader(io.StringIO(data_csv(plan, "alone", frame))))
     assert [(row["what"], row["ssma.kappa"], row["arm"]) for row in rows] == [
         ("arm", "2", "MUTAG-gcn-ssma-2"), ("arm", "3", "MUTAG-gcn-ssma-3"), ("baseline sum", "", "MUTAG-gcn-sum")
@@ -99,14 +100,14 @@ def test_the_data_behind_a_figure_is_what_it_shows(across):
 
 
 def test_the_paper_and_n_stand_in_the_caption(across):
-    plan, frame = read_plan(across), collect(across)
+    plan, frame = read_plan(across.plan), collect(across)
     assert "± over 3 splits" in caption(plan, "alone", frame) and "The paper" not in caption(plan, "alone", frame)
     plan["config"] = {"ablations": {"alone": {"claim": "more is not better (appendix E.1)."}}}
     assert caption(plan, "alone", frame).endswith("The paper: more is not better (appendix E.1).")
 
 
 def test_hovering_tells_value_number_and_arm(across):
-    svg = inline_svg(draw(read_plan(across), "alone", collect(across)), "a_name")
+    svg = inline_svg(draw(read_plan(across.plan), "alone", collect(across)), "a_name")
     titles = re.findall(r"<title>([^<]*)</title>", svg)
     assert titles == [
         "70.0 ± 10.0; n = 3 of 3 fits; MUTAG / gcn / sum; MUTAG-gcn-sum",
@@ -127,7 +128,7 @@ def test_a_dollar_in_a_value_begins_no_formula(fabric, tmp_path):
         fabric.evaluated(f"MUTAG-gcn-mine-{number}", {(split, 0): 0.7 for split in range(3)})
     fabric.ablation("prices", {"mine.p": values}, {f"MUTAG-gcn-mine-{number}": [values[number]] for number in (0, 1)})
     fabric.plan()
-    figure = draw(read_plan(fabric.results), "prices", collect(fabric.results))
+    figure = draw(read_plan(fabric.results.plan), "prices", collect(fabric.results))
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == values
     assert r"$\frac{$" in inline_svg(figure, "prices")
     assert [path.name for path in save(figure, tmp_path, "prices")] == ["prices.png", "prices.pdf"]
@@ -171,7 +172,7 @@ def test_an_ablation_that_is_not_there_is_named(study, tmp_path):
 
 
 def test_a_claim_reaches_the_page(study, tmp_path):
-    plan = read_plan(study)
+    plan = read_plan(study.plan)
     write_record(study.plan, plan | {"config": {"ablations": {"main": {"claim": "always better (section 5.2)."}}}})
     build(study, tmp_path / "out")
     assert "The paper: always better (section 5.2)." in (tmp_path / "out/index.html").read_text()

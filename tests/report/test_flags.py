@@ -4,7 +4,8 @@ import pytest
 
 from ssma.report.build import build
 from ssma.report.flags import coverage, epoch_cap, flags, idle_pruning, seconds_apart, space_size
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
+from ssma.study.lookup import read_plan
 
 SETTINGS = {"aggregator": {}, "model": {"budget": 1000}, "training": {"lr": 0.001, "max_epochs": 10}}
 
@@ -26,7 +27,7 @@ def made(fabric):
         names = ["sum", "mean", "ssma"]
         fabric.ablation("main", {"aggregator": names}, {f"MUTAG-gcn-{name}": [name] for name in names})
         fabric.plan()
-        return read_plan(fabric.results), collect(fabric.results)
+        return read_plan(fabric.results.plan), collect(fabric.results)
 
     return make
 
@@ -97,7 +98,7 @@ def test_a_place_is_counted_once_however_many_ablations_have_it(made, fabric):
     made({"sum": {"space": {"training.lr": [1, 2, 3]}}, "ssma": large}, {"ssma": {"seconds": 9.0}})
     fabric.ablations["again"] = fabric.ablations["main"]
     fabric.plan()
-    plan, frame = read_plan(fabric.results), collect(fabric.results)
+    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
     assert "at 1 of 1 places" in coverage(plan)
     assert "at 1 of 1 places" in seconds_apart(plan, frame) and "ssma at 1 (4.5 times)" in seconds_apart(plan, frame)
 

@@ -3,10 +3,11 @@ import math
 import numpy
 import pytest
 
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
 from ssma.report.labels import Metric, p_text
 from ssma.report.paired import paired, rope_of
 from ssma.study.config import Report
+from ssma.study.lookup import read_plan
 
 ACCURACY, MAE = Metric("accuracy", "maximize"), Metric("mae", "minimize")
 
@@ -17,7 +18,7 @@ def rows_of(table):
 
 @pytest.fixture
 def plan(study):
-    return read_plan(study)
+    return read_plan(study.plan)
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_a_difference_and_its_deviation_have_the_same_digits(fabric):
         fabric.evaluated(arm, {(0, repeat): test for repeat, test in enumerate(tests)})
     fabric.ablation("main", {"aggregator": ["sum", "ssma"]}, {"ZINC-gcn-sum": ["sum"], "ZINC-gcn-ssma": ["ssma"]})
     fabric.plan()
-    (row,) = rows_of(paired(read_plan(fabric.results), "main", collect(fabric.results), {}))
+    (row,) = rows_of(paired(read_plan(fabric.results.plan), "main", collect(fabric.results), {}))
     assert row["difference (pairs)"] == "−0.1000 ± 0.0004 (3)"
 
 
@@ -113,7 +114,7 @@ def test_two_axes_have_no_paired_table(fabric):
     cells = dict(zip(ids, ([2, 1], [3, 1]), strict=True))
     fabric.ablation("two", {"ssma.kappa": [2, 3], "ssma.heads": [1]}, cells)
     fabric.plan()
-    assert paired(read_plan(fabric.results), "two", collect(fabric.results), {}) is None
+    assert paired(read_plan(fabric.results.plan), "two", collect(fabric.results), {}) is None
 
 
 def test_p_values_are_short():

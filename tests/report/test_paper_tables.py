@@ -7,16 +7,17 @@ import pandas
 import pytest
 
 from ssma.report.build import build
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
 from ssma.report.gains import Pair, mean_gain, pair_of, relative_gain
 from ssma.report.paper_tables import _letter, beside, improvement_table, results_table
 from ssma.report.units import units_of
 from ssma.statistics.outcome import NotTestable
+from ssma.study.lookup import read_plan
 
 
 @pytest.fixture
 def tables(study):
-    return beside(read_plan(study), units_of(collect(study)), {"MUTAG": 0.5})
+    return beside(read_plan(study.plan), units_of(collect(study)), {"MUTAG": 0.5})
 
 
 def row(table, dataset, layer):
@@ -83,7 +84,7 @@ def test_fits_that_lack_make_a_difference_untestable(fabric):
     fabric.evaluated(fabric.arm("MUTAG-gcn-sum"), {(0, 0): 0.8, (1, 0): 0.7, (2, 0): "diverged"})
     fabric.evaluated(fabric.arm("MUTAG-gin-sum", splits=1, repeats=1), {(0, 0): 0.8})
     fabric.plan()
-    found = beside(read_plan(fabric.results), units_of(collect(fabric.results)), {"MUTAG": 0.5})
+    found = beside(read_plan(fabric.results.plan), units_of(collect(fabric.results)), {"MUTAG": 0.5})
     table = results_table(found["results_tu_zinc"])
     assert [cell.text for cell in row(table, "MUTAG", "gcn")[3:5]] == [
         "75.00 ± 7.07 (2/6) [a]",
@@ -132,7 +133,7 @@ def test_a_baseline_that_is_never_right_has_no_relative_gain_and_stops_no_report
     frame = collect(study)
     never_right = frame["arm"].isin(frame.loc[frame["aggregator"] == "sum", "arm"]) & (frame["dataset"] == "MUTAG")
     frame.loc[never_right & frame["test"].notna(), "test"] = 0.0
-    table = beside(read_plan(study), units_of(frame), {"MUTAG": 0.5})["results_tu_zinc"]
+    table = beside(read_plan(study.plan), units_of(frame), {"MUTAG": 0.5})["results_tu_zinc"]
     (mutag,) = [row for row in improvement_table(table).rows if row[0].text == "MUTAG"]
     assert [cell.text for cell in mutag[4:]] == ["–", "–", "0 of 7 layers"]
     assert row(results_table(table), "MUTAG", "gcn")[3].text.startswith("0.00 ± 0.00 (6)")

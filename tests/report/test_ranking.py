@@ -2,8 +2,9 @@ import pytest
 
 from ssma.report.axes import axis_table
 from ssma.report.figures import save
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
 from ssma.report.ranking import diagram, rank, ranks_table
+from ssma.study.lookup import read_plan
 
 PLACES = ("MUTAG-gcn", "MUTAG-gin", "ZINC-gcn")
 BETTER = {"MUTAG": {"sum": 0.7, "mean": 0.8, "ssma": 0.9}, "ZINC": {"sum": 0.5, "mean": 0.4, "ssma": 0.3}}
@@ -25,7 +26,7 @@ def three(fabric):
 
 
 def test_places_are_data_sets_and_layers(three):
-    plan = read_plan(three.results)
+    plan = read_plan(three.results.plan)
     ranking = rank(plan, "main", collect(three.results))
     assert ranking.places == [("MUTAG", "gcn"), ("MUTAG", "gin"), ("ZINC", "gcn")]
     assert ranking.found.average.tolist() == [3.0, 2.0, 1.0]
@@ -46,7 +47,7 @@ def test_places_are_data_sets_and_layers(three):
 
 def test_a_place_with_a_gap_is_named_and_stops_the_tests(three):
     three.evaluated("MUTAG-gin-sum", {(0, 0): 0.69, (1, 0): "diverged"})
-    plan, frame = read_plan(three.results), collect(three.results)
+    plan, frame = read_plan(three.results.plan), collect(three.results)
     ranking = rank(plan, "main", frame)
     assert (ranking.found.places, ranking.found.average.tolist()) == (2, [3.0, 2.0, 1.0])
     table = ranks_table("main", ranking)
@@ -61,7 +62,7 @@ def test_a_place_with_a_gap_is_named_and_stops_the_tests(three):
 
 
 def test_two_arms_or_one_place_are_not_ranked(study):
-    plan, frame = read_plan(study), collect(study)
+    plan, frame = read_plan(study.plan), collect(study)
     assert len(plan["ablations"]["main"]["axes"]["aggregator"]) == 2 and rank(plan, "main", frame) is None
     assert len(plan["ablations"]["kappa_slots"]["cells"]) == 3 and rank(plan, "kappa_slots", frame) is None
 
@@ -73,7 +74,7 @@ def test_an_arm_that_a_setting_does_not_change_is_ranked_once(three):
         three.ablations["main"]["cells"].append(cell | {"point": cell["point"] | {"ssma.kappa": 3}})
     three.ablations["main"]["axes"] = axes
     three.plan()
-    ranking = rank(read_plan(three.results), "main", collect(three.results))
+    ranking = rank(read_plan(three.results.plan), "main", collect(three.results))
     assert [(point["aggregator"], point["ssma.kappa"]) for point in ranking.points] == [
         ("sum", 2),
         ("mean", 2),
@@ -84,11 +85,11 @@ def test_an_arm_that_a_setting_does_not_change_is_ranked_once(three):
     assert [[cell.text for cell in row][:3] for row in rows] == [
         ["ssma", "2", "1.00"], ["mean", "–", "2.00"], ["sum", "–", "3.00"],
     ]  # fmt: skip
-    assert axis_table(read_plan(three.results), "main", collect(three.results), {}) is None
+    assert axis_table(read_plan(three.results.plan), "main", collect(three.results), {}) is None
 
 
 def test_the_diagram_shows_ranks_and_the_critical_difference(three, tmp_path):
-    plan = read_plan(three.results)
+    plan = read_plan(three.results.plan)
     ranking = rank(plan, "main", collect(three.results))
     figure = diagram(plan, "main", ranking)
     (ax,) = figure.axes

@@ -6,11 +6,12 @@ from ssma.errors import StudyError
 from ssma.report.build import build
 from ssma.report.checks import unequal_effort, unknown_constants
 from ssma.report.floor import below_text, best_predictor, floor_table, floors
-from ssma.report.frame import collect, read_frame, read_plan, write_frame
+from ssma.report.frame import collect, read_frame, write_frame
 from ssma.report.paper_tables import beside, results_table
 from ssma.report.sanity import constant_notes, constants, copies_marked, read_copies, read_sanity
 from ssma.report.tables import comparison
 from ssma.report.units import units_of
+from ssma.study.lookup import read_plan
 from ssma.study.records import read_record, write_record
 
 
@@ -27,7 +28,7 @@ def write_sanity(results, values, data_hash="da7ada7ada7ada7a"):
 
 def test_the_majority_class_stands_below_the_arms(study):
     write_sanity(study, [0.6, 0.7, 0.8, 0.1])  # the arms use three splits
-    plan = read_plan(study)
+    plan = read_plan(study.plan)
     table = comparison(plan, "main", collect(study), read_sanity(study, plan))
     last = table.rows[-1]
     assert [cell.text for cell in last] == ["majority class", "–", "70.0 ± 10.0 (3)", "–"]
@@ -39,7 +40,7 @@ def test_the_majority_class_stands_below_the_arms(study):
 
 def test_what_belongs_to_other_data_is_left_out_and_said(study, tmp_path):
     write_sanity(study, [0.6] * 3, data_hash="other")
-    assert read_sanity(study, read_plan(study)) == {}
+    assert read_sanity(study, read_plan(study.plan)) == {}
     build(study, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     assert "No predictors without a graph for MUTAG: they were prepared by older code" in html
@@ -68,7 +69,7 @@ def test_constant_predictions_are_marked_and_old_records_do_not_tell(fabric):
     fabric.plan()
     frame = collect(fabric.results)
     assert constants(frame) == {"MUTAG-gcn-sum": (2, 0, 3), "MUTAG-gcn-mean": (1, 2, 3), "MUTAG-gcn-max": (0, 3, 3)}
-    table = comparison(read_plan(fabric.results), "main", frame)
+    table = comparison(read_plan(fabric.results.plan), "main", frame)
     assert [row[2].text for row in table.rows] == ["50.0 ± 0.0 (3) ‡", "50.0 ± 0.0 (3) ‡", "50.0 ± 0.0 (3)"]
     assert table.notes == [
         "‡ constant predictions in 2 of 3 fits: MUTAG / gcn / sum; in 1 of 3 fits, unknown in 2 of older code: MUTAG / "
@@ -82,9 +83,9 @@ def test_constant_predictions_are_marked_and_old_records_do_not_tell(fabric):
 def test_arms_with_as_many_constant_fits_are_named_together(fabric):
     ids = [evaluated(fabric, name, [True, False, False]) for name in ("sum", "max")]
     fabric.plan()
-    lines = constant_notes(read_plan(fabric.results), ids, constants(collect(fabric.results)))
+    lines = constant_notes(read_plan(fabric.results.plan), ids, constants(collect(fabric.results)))
     assert lines == ["‡ constant predictions in 1 of 3 fits each: MUTAG / gcn / sum, MUTAG / gcn / max."]
-    assert constant_notes(read_plan(fabric.results), [], constants(collect(fabric.results))) == []
+    assert constant_notes(read_plan(fabric.results.plan), [], constants(collect(fabric.results))) == []
 
 
 def test_a_frame_of_older_code_is_refused(study):
@@ -101,7 +102,7 @@ def test_unequal_effort_is_said(fabric):
     fabric.ablation("main", {"aggregator": names}, {f"MUTAG-gcn-{name}": [name] for name in names})
     fabric.plan()
     start = "Warning: unequal effort on MUTAG, gcn:"
-    assert unequal_effort(read_plan(fabric.results), "main", collect(fabric.results)) == [
+    assert unequal_effort(read_plan(fabric.results.plan), "main", collect(fabric.results)) == [
         f"{start} complete trials are 0 for sum; 1 for ssma.",
         f"{start} epochs (median) are 10 for sum; 21 for ssma.",
         f"{start} parameters (median) are 900 for sum; 1000 for ssma.",
@@ -111,7 +112,7 @@ def test_unequal_effort_is_said(fabric):
 
 def test_the_paper_s_tables_have_them_too(study):
     write_sanity(study, [0.6, 0.7, 0.8, 0.1])  # the arms use three splits
-    plan = read_plan(study)
+    plan = read_plan(study.plan)
     found = beside(plan, units_of(collect(study)), {})["results_tu_zinc"]
     rows = [[cell.text for cell in row] for row in results_table(found, read_sanity(study, plan)).rows]
     (mine,) = [row for row in rows if row[1] == "majority class"]
@@ -133,7 +134,7 @@ def learned(fabric):
 
 
 def against(results, missing="not_testable"):
-    plan = read_plan(results)
+    plan = read_plan(results.plan)
     plan["config"]["report"] = {"missing": missing}
     return plan, floors(plan, "main", collect(results), read_sanity(results, plan), {"MUTAG": 0.5})
 
@@ -181,7 +182,7 @@ def test_of_predictors_that_are_equal_but_for_rounding_the_first_is_taken():
 def test_data_with_copies_in_the_training_part_are_marked(learned, tmp_path):
     path = learned.data("MUTAG-1") / "card.json"
     write_record(path, read_record(path) | {"copies": {"graphs": 9, "leaked": [2, 0, 3, 50]}})  # three splits are used
-    plan = read_plan(learned)
+    plan = read_plan(learned.plan)
     copies = read_copies(learned, plan)
     said = "9 of 188 graphs have a copy, in a split 0 to 3 of the 3 validation and test graphs one in the training part"
     assert copies == {"MUTAG": said}

@@ -6,10 +6,11 @@ import pandas
 import pytest
 
 from ssma.report.build import build
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
 from ssma.report.selection_bias import Outcome, biases, selection_bias
 from ssma.report.selection_figure import caption, draw
 from ssma.report.selection_table import table
+from ssma.study.lookup import read_plan
 
 VALIDATION = {0: [0.8, 0.6], 1: [0.7, 0.9], 2: [0.1, 0.1], 3: [0.99, 0.99]}
 TEST = {0: [0.6, 0.5], 1: [0.5, 0.4], 2: [0.9, 0.7], 3: [1.0, 1.0]}
@@ -99,7 +100,7 @@ def report(study, fabric):
     ids = list(dict.fromkeys(cell["arm"] for cell in fabric.ablations["main"]["cells"]))
     fabric.ablation("main", {"aggregator": ["sum", "ssma", "mean"]}, {i: [i.split("-")[2]] for i in [*ids, lone]})
     fabric.plan()
-    return read_plan(study), collect(study)
+    return read_plan(study.plan), collect(study)
 
 
 def test_the_table_has_a_row_per_arm_and_marks_what_is_biased(report):
@@ -136,7 +137,7 @@ def test_the_optimism_has_its_interval_and_its_mean(fabric):
         fabric.arm(arm, space={"training.lr": [1, 2]}, tune_splits=[0, 1, 2])
         fabric.tuned(arm, [("complete", {"training.lr": n + 1}, scores) for n, scores in enumerate(of_trials)])
     fabric.plan()
-    plan, frame = read_plan(fabric.results), collect(fabric.results)
+    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
     for arm, of_trials in validations.items():
         for trial, scores in enumerate(of_trials):
             frame.loc[(frame["arm"] == arm) & (frame["trial"] == trial) & (frame["stage"] == "tune"), "validation"] = (
@@ -170,7 +171,7 @@ def two_splits(fabric):
     fabric.plan()
     frame = collect(fabric.results)
     frame.loc[frame["trial"] == 0, "validation"] = 0.9
-    return read_plan(fabric.results), frame
+    return read_plan(fabric.results.plan), frame
 
 
 def test_means_of_unlike_searches_are_not_to_be_compared(two_splits):
@@ -204,7 +205,7 @@ def test_two_splits_have_no_interval(fabric):
     fabric.plan()
     frame = collect(fabric.results)
     frame.loc[frame["trial"] == 0, "validation"] = 0.1
-    made = table(read_plan(fabric.results), frame, biases(frame), {"ZINC": 0.5})
+    made = table(read_plan(fabric.results.plan), frame, biases(frame), {"ZINC": 0.5})
     row = dict(zip(made.columns, made.rows[0], strict=True))
     assert row["optimism of test"].text == "+0.0500" and "95% interval of optimism" not in row
     assert made.footnotes[0] == "No interval (not testable): 2 tuned splits, 3 needed (1 arm)."
@@ -235,4 +236,4 @@ def test_a_study_without_a_search_has_no_figure(fabric):
     fabric.evaluated(fabric.arm("MUTAG-gcn-sum", trials=0, splits=1, repeats=1), {(0, 0): 0.5})
     fabric.plan()
     frame = collect(fabric.results)
-    assert draw(read_plan(fabric.results), frame, biases(frame)) is None
+    assert draw(read_plan(fabric.results.plan), frame, biases(frame)) is None

@@ -7,14 +7,14 @@ import pytest
 
 from ssma.cli import main
 from ssma.report.build import build
-from ssma.report.frame import read_plan
 from ssma.report.show import describe_arm, describe_fit
+from ssma.study.lookup import read_plan
 from ssma.study.paths import Results
 
 
 @pytest.fixture
 def shown(study):
-    plan = read_plan(study)
+    plan = read_plan(study.plan)
 
     def show(arm_id):
         text = describe_arm(study, plan, next(arm for arm in plan["arms"] if arm["id"] == arm_id))
@@ -40,7 +40,7 @@ def test_what_a_search_chose_is_told(fabric):
     arm = fabric.arm("MUTAG-gcn-ssma", space={"training.lr": [0.1, 0.2]}, trials=2)
     fabric.tuned(arm, [("complete", {"training.lr": 0.1}, [0.5]), ("complete", {"training.lr": 0.2}, [0.6])], best=1)
     fabric.plan()
-    plan = read_plan(fabric.results)
+    plan = read_plan(fabric.results.plan)
     text = re.sub(" +", " ", describe_arm(fabric.results, plan, plan["arms"][0]))
     for line in (
         "training.lr [0.1,0.2]", "sampler tpe", "chosen by validation", "trials planned 2", "tuned splits 0\n",
@@ -91,7 +91,7 @@ def test_a_fit_tells_the_summaries_of_its_modules(study, fabric):
 def test_every_arm_of_the_report_has_a_page(study, tmp_path):
     build(study, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
-    for arm in read_plan(study)["arms"]:
+    for arm in read_plan(study.plan)["arms"]:
         assert f'<a href="arms/{arm["id"]}.html"' in html
         text = (tmp_path / "out" / "arms" / f"{arm['id']}.html").read_text()
         assert f"ssma rerun results/made_up/plan.json {arm['id']}" in text

@@ -5,11 +5,12 @@ import pytest
 
 from ssma.report.arms import arms
 from ssma.report.checks import mixed_code, mixed_data, over_budget, unequal_treatment
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
 from ssma.report.labels import counted, extent, listing, spans, value_text
 from ssma.report.latex import escape
 from ssma.report.table import Cell, Table
 from ssma.report.tables import comparison
+from ssma.study.lookup import read_plan
 from ssma.study.records import read_record, write_record
 
 
@@ -19,7 +20,7 @@ def texts(table):
 
 @pytest.fixture
 def plan(study):
-    return read_plan(study)
+    return read_plan(study.plan)
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_unequal_treatment_is_said_unless_it_is_the_axis(fabric, plan):
     cells = {"MUTAG-gcn-a": [1000], "MUTAG-gcn-b": [5]}
     fabric.ablation("budget", {"model.budget": [1000, 5]}, cells)
     fabric.plan()
-    unequal = " ".join(unequal_treatment(read_plan(fabric.results), "budget"))
+    unequal = " ".join(unequal_treatment(read_plan(fabric.results.plan), "budget"))
     assert "model.budget" not in unequal
     for words in (
         "evaluation splits are 0, 1 for",
@@ -100,7 +101,7 @@ def test_choice_by_test_is_marked_in_the_cell_and_below(fabric):
     fabric.evaluated(fabric.arm("MUTAG-gcn-sum", selection="test", splits=1, repeats=1), {(0, 0): 0.5})
     fabric.ablation("main", {"aggregator": ["sum"]}, {"MUTAG-gcn-sum": ["sum"]})
     fabric.plan()
-    table = comparison(read_plan(fabric.results), "main", collect(fabric.results))
+    table = comparison(read_plan(fabric.results.plan), "main", collect(fabric.results))
     assert texts(table) == [["gcn", "sum", "50.0 (1) †"]]
     assert table.notes == ["Warning: † biased: chosen by the test metric, as the study asks for MUTAG / gcn / sum."]
 
@@ -156,7 +157,7 @@ def test_arms_with_the_same_values_in_other_splits_are_both_bold(fabric):
     cells = {f"MUTAG-gcn-{name}": [name] for name in ("sum", "ssma", "max")}
     fabric.ablation("it", {"aggregator": ["sum", "ssma", "max"]}, cells)
     fabric.plan()
-    table = comparison(read_plan(fabric.results), "it", collect(fabric.results))
+    table = comparison(read_plan(fabric.results.plan), "it", collect(fabric.results))
     assert [row[-1].bold for row in table.rows] == [True, True, False]
 
 
@@ -167,7 +168,7 @@ def test_a_choice_per_split_is_listed_and_averaged_by_split(fabric):
     chosen = read_record(path) | {"chosen": {"0": {"a": 1, "b": "x"}, "1": {"a": 2}}, "chosen_trial": {"0": 0, "1": 1}}
     write_record(path, chosen)
     fabric.plan()
-    table = arms(read_plan(fabric.results), collect(fabric.results))
+    table = arms(read_plan(fabric.results.plan), collect(fabric.results))
     row = dict(zip(table.columns, texts(table)[0], strict=True))
     assert row["chosen hyperparameters"] == "split 0: a=1, b=x; split 1: a=2"
     # splits 0 and 1 chose trials 0 and 1, with 0.9 and 0.8; of single trials the earliest of two equal ones

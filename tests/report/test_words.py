@@ -3,10 +3,11 @@ import math
 import pytest
 
 from ssma.report.floor import Floor
-from ssma.report.frame import collect, read_plan
+from ssma.report.frame import collect
 from ssma.report.labels import Metric
 from ssma.report.paired import Difference
 from ssma.report.words import words
+from ssma.study.lookup import read_plan
 from ssma.study.records import write_record
 
 # MUTAG / gcn over three folds, one seed each: sum 0.80 0.70 0.90, attention 0.85 0.80 0.94, random 0.85 0.75 0.80
@@ -35,7 +36,7 @@ def selection(fabric):
 
 
 def found(results, ablation):
-    return words(read_plan(results), ablation, collect(results), RATIOS)
+    return words(read_plan(results.plan), ablation, collect(results), RATIOS)
 
 
 def test_the_best_setting_is_told_with_its_paired_difference_to_sum(selection):
@@ -139,7 +140,7 @@ def test_what_failed_or_was_not_run_is_said(selection, fabric):
         "against sum: selection=random −5.0 (not testable: at 1 of 3 splits and seeds a fit is not ok)."
     )
     bare = type(selection)(selection.root.parent / "bare")
-    write_record(bare.plan, read_plan(selection))
+    write_record(bare.plan, read_plan(selection.plan))
     assert found(bare, "selection") == type(said)("Not run: nothing of this ablation.", [], [])
 
 
@@ -166,7 +167,7 @@ def test_of_many_settings_the_best_and_the_worst_are_told(fabric):
 def test_arms_below_the_floor_are_counted(selection):
     accuracy = Metric("accuracy", "maximize")
     none = {"a": Floor("a", "MUTAG", "MUTAG / gcn / sum", "majority class", Difference("no fits to pair", accuracy))}
-    said = words(read_plan(selection), "selection", collect(selection), RATIOS, none)
+    said = words(read_plan(selection.plan), "selection", collect(selection), RATIOS, none)
     assert said.summary.endswith(" Not shown to beat “majority class”: 1 of 1 arm, 1 of them not testable (§).")
 
 
