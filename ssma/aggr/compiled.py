@@ -1,7 +1,8 @@
-"""What SSMA's product does between its matrix products, compiled: one kernel forward, one backward."""
+"""What is compiled by `torch.compile`, and how: above all what SSMA's product does between its matrix products."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import reduce
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -13,13 +14,12 @@ from ssma.aggr.steps import BLOCK, Buffers, geometric_factor, logarithmic_factor
 Number = tuple[Tensor, ...]
 """Real part, and imaginary part unless all are real; ``[rows, m1, b]`` each."""
 
+_KERNELS: dict[tuple, Callable] = {}
+"""What is compiled."""
+
 
 class CompiledSteps:
-    """Equals :class:`ssma.aggr.steps.Steps` up to rounding, but for the order of columns: first all real parts.
-
-    The kernels are those of a width, a kappa, a dtype, a device and a number of threads; one serves any number of rows
-    but a single one, which has its own. Where they are called first, `torch.compile` makes them, which takes seconds.
-    """
+    """Equals :class:`ssma.aggr.steps.Steps` up to rounding, but for the order of columns: first all real parts."""
 
     def __init__(self, buffers: Buffers, real: bool, logarithmic: bool) -> None:
         self.parts, self.logarithmic = 1 if real else 2, logarithmic
@@ -35,31 +35,60 @@ class CompiledSteps:
         return self._run(_gradients, far, near, root, gain, upper)
 
     def _run(self, step: Callable, far: Tensor, near: Tensor | None, root: Tensor, gain: Tensor, *upper: Tensor) -> Any:
-        near = None if near is None else torch.view_as_real(near.contiguous())  # kernels are for fixed strides
         options = (far.size(0), 1 if near is None else near.size(2), self.parts, self.logarithmic)
         if recorded():  # torch.compile refuses to work there, also later
             return step(*options, far, near, root, gain, *upper)
-        for tensor, dim in ((far, 1), (near, 1), *((rows, 0) for rows in (root, gain, *upper))):
-            if tensor is not None:
-                torch._dynamo.maybe_mark_dynamic(tensor, dim)
-        kernel = _kernel(step, options, far.size(2), far.dtype, far.device, far.size(1) == 1, torch.get_num_threads())
-        try:
-            return kernel(far, near, root, gain, *upper)
-        except torch._dynamo.exc.TorchDynamoException as error:
-            raise RuntimeError(
-                f"SSMAAggregation got compiled=True but torch.compile failed: {error}\nOn a CPU it needs a C++ compiler"
-                f" (with conda: cxx-compiler), on a GPU Triton; install it, or leave compiled at its default, False"
-            ) from error
+        near = None if near is None else near.contiguous()
+        return run(step, options, (1, 1, 0, 0, 0)[: 4 + len(upper)], far, near, root, gain, *upper)
 
 
-@cache
-def _kernel(step: Callable, options: tuple, *others: object) -> Callable:
-    """Returns the compiled step; ``others`` tell apart what has a kernel of its own."""
+def run(function: Callable, options: tuple, dims: tuple, *tensors: Tensor | None) -> Any:
+    """Calls ``function(*options, *tensors)`` compiled.
 
+    What is compiled is kept for the function, its options, and the dtypes, devices and shapes of the tensors; it
+    serves any sizes above 1. Where it is called first, `torch.compile` makes it, which takes seconds.
+
+    Args:
+        function: What to compile.
+        options: Constants.
+        dims: The dimension of each tensor whose size varies from call to call, or None.
+        *tensors: Contiguous tensors, or None.
+    """
+    sizes = [tensor.size(dim) for tensor, dim in zip(tensors, dims, strict=True) if not (tensor is None or dim is None)]
+    key = (
+        function, options, tuple(map(_kind, tensors, dims)), tuple(map(sizes.index, sizes)), torch.get_num_threads(),
+        torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
+    )  # fmt: skip
+    for tensor, dim in zip(tensors, dims, strict=True):
+        if not (tensor is None or dim is None):
+            torch._dynamo.maybe_mark_dynamic(tensor, dim)
+    if key in _KERNELS:
+        return _KERNELS[key](*tensors)
+    kernel = _kernel(function, options)
+    try:
+        result = kernel(*tensors)
+    except torch._dynamo.exc.TorchDynamoException as error:
+        raise RuntimeError(
+            f"SSMAAggregation got compiled=True but torch.compile failed: {error}\nOn a CPU it needs a C++ compiler"
+            f" (with conda: cxx-compiler), on a GPU Triton; install it, or leave compiled at its default, False"
+        ) from error
+    _KERNELS[key] = kernel
+    return result
+
+
+def _kind(tensor: Tensor | None, dim: int | None) -> tuple | None:
+    """Returns what of a tensor has something compiled of its own: all but a size above 1 in ``dim``."""
+    if tensor is None:
+        return None
+    shape = tuple(min(size, 2) if place == dim else size for place, size in enumerate(tensor.shape))
+    return tensor.dtype, tensor.device, tensor.requires_grad, shape
+
+
+def _kernel(function: Callable, options: tuple) -> Callable:
     def run(*tensors: Tensor | None) -> Any:
-        return step(*options, *tensors)
+        return function(*options, *tensors)
 
-    run.__code__ = run.__code__.replace(co_name=step.__name__)  # its own: torch limits the kernels of a code object
+    run.__code__ = run.__code__.replace(co_name=function.__name__)  # its own: torch limits the kernels of a code object
     return torch.compile(run, fullgraph=True, dynamic=False)
 
 
@@ -69,9 +98,9 @@ def _signal(
     root, gain = root.unsqueeze(2), gain.unsqueeze(2)
     normalised = []
     for block in _blocks(kappa, parts, far, near):
-        product = _running_products(block)[-1]
+        product = reduce(_times, block)
         normalised.append(_scaled(product, geometric_factor(_square(product), root)[1]))
-    signal = _running_products(normalised)[-1]
+    signal = reduce(_times, normalised)
     if logarithmic:
         signal = _scaled(signal, logarithmic_factor(_square(signal), root, gain)[1])
     return torch.stack(signal, 1).flatten(1)
@@ -90,10 +119,10 @@ def _gradients(
 ) -> tuple[Tensor, Tensor]:
     root, gain = root.unsqueeze(2), gain.unsqueeze(2)
     blocks = _blocks(kappa, parts, far, near)
-    products = [_running_products(block) for block in blocks]
+    products = [list(accumulate(block, _times)) for block in blocks]
     norms = [geometric_factor(_square(running[-1]), root) for running in products]
     normalised = [_scaled(running[-1], norm[1]) for running, norm in zip(products, norms, strict=True)]
-    before = _running_products(normalised)
+    before = list(accumulate(normalised, _times))
     upper = tuple(upper.unflatten(1, (parts, m1, -1)).unbind(1))
     signal = before[-1]
     if logarithmic:
@@ -122,13 +151,6 @@ def _blocks(kappa: int, parts: int, far: Tensor, near: Tensor | None) -> list[li
             factor = [term + near[k, :, :, part].unsqueeze(2) for part, term in enumerate(factor)]
         factors.append(tuple(factor))
     return [factors[start : start + BLOCK] for start in range(0, kappa, BLOCK)]
-
-
-def _running_products(factors: list[Number]) -> list[Number]:
-    products = factors[:1]
-    for factor in factors[1:]:
-        products.append(_times(products[-1], factor))
-    return products
 
 
 def _times(a: Number, b: Number) -> Number:

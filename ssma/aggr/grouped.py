@@ -161,8 +161,12 @@ def fold_heads(x: Tensor, index: Tensor, dim_size: int, heads: int) -> tuple[Ten
         Rows ``[E * heads, d]``, the group of each, and the number of groups; group ``node * heads + head``.
     """
     width = x.shape[1:].numel() // heads
-    groups = index.unsqueeze(1) * heads + torch.arange(heads, device=index.device)
-    return x.reshape(x.size(0) * heads, width), groups.flatten(), dim_size * heads
+    return x.reshape(x.size(0) * heads, width), head_groups(index, heads), dim_size * heads
+
+
+def head_groups(index: Tensor, heads: int) -> Tensor:
+    """Returns the group of each head of each message, ``node * heads + head``, ``[E * heads]``."""
+    return (index.unsqueeze(1) * heads + torch.arange(heads, device=index.device)).flatten()
 
 
 def group_mean(x: Tensor, index: Tensor, dim_size: int) -> Tensor:

@@ -23,7 +23,7 @@ def opaque(
     shape: Callable[..., Tensor],
     shapes: Callable[..., tuple[Tensor, ...]],
 ) -> Callable[..., Tensor]:
-    """Returns ``forward`` with its gradient.
+    """Returns ``forward`` with its gradient. Called with ``inline=True``, it lets a compiler look inside.
 
     Registered operators are what a compiler can leave alone, but calling one costs ten times as much as an
     `autograd.Function`, a millisecond in a small network; so each is used where it belongs.
@@ -58,4 +58,8 @@ def opaque(
     operator.register_autograd(
         lambda ctx, grad: gradients(ctx, grad.contiguous(), operator_backward), setup_context=save
     )
-    return lambda *inputs: (operator if torch.compiler.is_compiling() else Function.apply)(*inputs)
+
+    def call(*inputs: Any, inline: bool = False) -> Tensor:
+        return (operator if torch.compiler.is_compiling() and not inline else Function.apply)(*inputs)
+
+    return call

@@ -26,6 +26,7 @@ def compressed_product(
     real: bool = False,
     logarithmic: bool = False,
     compiled: bool = False,
+    inline: bool = False,
 ) -> Tensor:
     r"""Multiplies linear images of slots, normalises the magnitude of the product, and applies a linear map.
 
@@ -42,8 +43,8 @@ def compressed_product(
     Args:
         slots: ``[kappa, rows, channels]`` real.
         scale: ``[kappa, rows, 1]`` real, without gradient.
-        near: ``[kappa, rows, m1]`` complex, without gradient, or None. With it, ``matrix`` leads to the second
-            frequency axis alone and a factor is ``near[..., :, None] + far[..., None, :]``.
+        near: ``[kappa, rows, m1, 2]``, real and imaginary parts, without gradient, or None. With it, ``matrix`` leads
+            to the second frequency axis alone and a factor is ``near[..., :, None] + far[..., None, :]``.
         matrix: ``[channels, columns]`` real, real and imaginary parts of the image interleaved.
         root: ``1/n``, ``[rows, 1]`` real, without gradient.
         gain: g, ``[rows, 1]`` real, without gradient.
@@ -51,6 +52,7 @@ def compressed_product(
         real: The image is real: the columns of ``matrix`` are its values.
         logarithmic: Replace the magnitude :math:`|Q|` by :math:`\log(1 + |Q|^n)`.
         compiled: Take the steps between matrix products as compiled kernels (:mod:`ssma.aggr.compiled`).
+        inline: Let `torch.compile` look inside, where all rows are one chunk.
 
     Returns:
         ``[rows, outputs]``.
@@ -58,7 +60,8 @@ def compressed_product(
     outputs = weight.size(1)
     if compiled and not real:  # these kernels want real and imaginary parts apart
         matrix, weight = _parts_apart(matrix), _parts_apart(weight.t()).t()
-    return _product(slots, scale, near, matrix, root, gain, in_lanes(weight), real, logarithmic, compiled)[:, :outputs]
+    arguments = (slots, scale, near, matrix, root, gain, in_lanes(weight), real, logarithmic, compiled)
+    return _product(*arguments, inline=inline)[:, :outputs]
 
 
 def in_lanes(weight: Tensor) -> Tensor:
@@ -88,7 +91,7 @@ def _forward(
     for rows in chunks(slots, weight):
         _, far = _images(slots, scale, matrix, rows, buffers)
         signal = steps.signal(far, None if near is None else near[:, rows], root[rows], gain[rows])
-        torch.mm(signal, weight, out=out[rows])
+        out[rows] = signal @ weight
     return out if logarithmic else out.mul_(gain)
 
 
@@ -114,10 +117,10 @@ def _backward(
     to_slots = _conjugated(matrix, real, compiled).t().contiguous()
     for rows in chunks(slots, weight):
         scaled, far = _images(slots, scale, matrix, rows, buffers)
-        upper = torch.mm(grad[rows], from_output, out=buffers("upper", scaled.size(1), weight.size(0)))
+        upper = buffers.product("upper", grad[rows], from_output)
         signal, far_grad = steps.gradients(far, None if near is None else near[:, rows], root[rows], gain[rows], upper)
         weight_grad.addmm_(signal.t(), grad[rows])
-        torch.mul(far_grad @ to_slots, scale[:, rows], out=slots_grad[:, rows])
+        slots_grad[:, rows] = (far_grad @ to_slots).mul_(scale[:, rows])
         if near is None:
             matrix_grad.addmm_(scaled.flatten(0, 1).t(), far_grad.flatten(0, 1))
     return slots_grad, _conjugated(matrix_grad, real, compiled), weight_grad
@@ -145,7 +148,9 @@ _product = opaque("ssma::compressed_product", _forward, _backward, _save, _gradi
 
 
 def chunks(slots: Tensor, weight: Tensor) -> list[slice]:
-    """Returns the rows of each chunk."""
+    """Returns the rows of each chunk; of a single one where a compiler looks on."""
+    if torch.compiler.is_compiling():
+        return [slice(None)]
     threads = torch.get_num_threads() if slots.device.type == "cpu" else 1
     budget = CHUNK_BYTES.get(slots.device.type, CHUNK_BYTES["cuda"]) * threads
     budget = min(budget, 4 * budget // slots.size(0))  # four of a chunk's factors, or more smaller ones
@@ -156,9 +161,7 @@ def chunks(slots: Tensor, weight: Tensor) -> list[slice]:
 def _images(slots: Tensor, scale: Tensor, matrix: Tensor, rows: slice, buffers: Buffers) -> tuple[Tensor, Tensor]:
     """Returns the scaled slots of some rows, and their images, ``[kappa, rows, columns]``."""
     scaled = slots[:, rows] * scale[:, rows]
-    far = buffers("far", *scaled.shape[:2], matrix.size(1))
-    torch.mm(scaled.flatten(0, 1), matrix, out=far.flatten(0, 1))
-    return scaled, far
+    return scaled, buffers.product("far", scaled.flatten(0, 1), matrix).view(*scaled.shape[:2], -1)
 
 
 def _conjugated(matrix: Tensor, real: bool, apart: bool) -> Tensor:

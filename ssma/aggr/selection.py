@@ -1,15 +1,16 @@
 """Neighbour selection: a neighbourhood of any size becomes at most kappa slots."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
-from torch_geometric.utils import degree, softmax
+from torch_geometric.utils import degree
 
-from ssma.aggr.grouped import fold_heads
+from ssma.aggr.grouped import head_groups
 from ssma.aggr.opaque import opaque, recorded
+from ssma.aggr.stable import group_softmax
 
 
 def position_in_group(index: Tensor, dim_size: int, order: Tensor) -> Tensor:
@@ -77,46 +78,66 @@ def random_slots(message: Tensor, index: Tensor, dim_size: int, kappa: int, trai
     return padded.index_select(0, chosen.flatten()).view(kappa, dim_size, *message.shape[1:]), filled
 
 
-def attention_slots(message: Tensor, score: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
-    """Averages the messages of every node kappa times, each time with attention weights of its own.
+class Groups(NamedTuple):
+    """Messages by group; each head of a node is a group of its own."""
+
+    sizes: Tensor
+    """Number of messages of each group, ``[G]``."""
+    group: Tensor
+    """Group of each message, ``[M]``."""
+    order: Tensor | None
+    """What sorts messages by group, ``[M]``; None if they are."""
+
+
+def groups_of(index: Tensor, dim_size: int, heads: int) -> Groups:
+    """Returns the groups of messages ``[E, heads]``, head by head of each node.
 
     Args:
-        message: Messages, ``[E, heads, channels]``.
-        score: Attention scores, ``[E, heads, kappa]``; a softmax over the messages of a node makes them weights.
         index: Target node of each message, ``[E]``.
         dim_size: Number of nodes.
+        heads: Heads of a message.
+    """
+    group = index if heads == 1 else head_groups(index, heads)
+    on_host = group.device.type == "cpu" and not recorded()
+    ordered = on_host and bool((group[1:] >= group[:-1]).all())  # as the batches of a study are
+    order = None if ordered else group.argsort(stable=True)
+    return Groups(degree(group, dim_size * heads, torch.long), group, order)
+
+
+def attention_slots(message: Tensor, score: Tensor, groups: Groups, inline: bool = False) -> tuple[Tensor, Tensor]:
+    """Averages the messages of every group kappa times, each time with attention weights of its own.
+
+    Args:
+        message: Messages, ``[M, channels]``.
+        score: Attention scores, ``[kappa, M]``; a softmax over the messages of a group makes them weights.
+        groups: The groups.
+        inline: Let a compiler look inside the sums.
 
     Returns:
-        The slots ``[kappa, dim_size, heads, channels]`` and how many of a node's are filled, ``[dim_size]``: all
-        of them, or none where a node has no messages.
+        The slots ``[kappa, G, channels]`` and how many of a group's are filled, ``[G]``: all of them, or none where a
+        group has no messages.
     """
-    heads, kappa = score.shape[1:]
-    rows, group, groups = fold_heads(message, index, dim_size, heads)
-    weight = softmax(score.permute(2, 0, 1).flatten(1), group, num_nodes=groups, dim=1)
-    sizes = degree(group, groups, torch.long)
-    slots = _weighted_sums(weight, rows, group, sizes)
-    filled = (sizes[::heads] > 0) * kappa
-    return slots.view(kappa, dim_size, *message.shape[1:]), filled
+    sizes, group, order = groups
+    weight = group_softmax(score, group, sizes)
+    return _weighted_sums(weight, message, group, sizes, order, inline=inline), (sizes > 0) * score.size(0)
 
 
-def _sums(weight: Tensor, message: Tensor, group: Tensor, sizes: Tensor) -> Tensor:
-    """Sums messages ``[E, channels]`` by group, once for each row of weights ``[kappa, E]``.
+def _sums(weight: Tensor, message: Tensor, group: Tensor, sizes: Tensor, order: Tensor | None) -> Tensor:
+    """Sums messages ``[M, channels]`` by group, once for each row of weights ``[kappa, M]``.
 
-    ``sizes`` are those of the groups. Returns ``[kappa, groups, channels]``. No array of kappa times E times channels
-    exists, forward or backward.
+    The others are those of :class:`Groups`. Returns ``[kappa, groups, channels]``. No array of kappa times M times
+    channels exists, forward or backward.
     """
     kappa, count = weight.shape
     starts = (sizes.cumsum(0) - sizes) + torch.arange(kappa, device=group.device).unsqueeze(1) * count
-    on_host = group.device.type == "cpu" and not recorded()
-    if on_host and bool((group[1:] >= group[:-1]).all()):  # sorted, as the batches of a study are
+    if order is None:
         order = torch.arange(count, device=group.device)
     else:
-        order = group.argsort(stable=True)
         weight = weight[:, order]
     sums = embedding_bag(
         order.repeat(kappa), message, starts.flatten(), mode="sum", per_sample_weights=weight.flatten()
     )
-    return sums.view(kappa, sizes.numel(), message.size(1))
+    return sums.view(kappa, sizes.size(0), message.size(1))
 
 
 def _sums_backward(grad: Tensor, weight: Tensor, message: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
@@ -129,7 +150,7 @@ def _sums_backward(grad: Tensor, weight: Tensor, message: Tensor, group: Tensor)
     weight_grad, taken = torch.empty_like(weight), torch.empty_like(message)
     for slot in range(kappa):
         torch.index_select(grad[slot], 0, group, out=taken)
-        torch.sum(taken.mul_(message), 1, out=weight_grad[slot])
+        weight_grad[slot] = taken.mul_(message).sum(1)
     return weight_grad, message_grad
 
 
@@ -138,10 +159,10 @@ def _save(ctx: Any, inputs: tuple, output: Tensor) -> None:
 
 
 def _gradients(ctx: Any, grad: Tensor, backward: Callable) -> tuple:
-    return *backward(grad, *ctx.saved_tensors), None, None
+    return *backward(grad, *ctx.saved_tensors), None, None, None
 
 
-def _shape(weight, message, group, sizes):
+def _shape(weight, message, group, sizes, order):
     return weight.new_empty(weight.size(0), sizes.size(0), message.size(1))
 
 

@@ -41,9 +41,9 @@ def kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 @kept
 def roots_of_unity(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Returns ``exp(-2 pi i k / size)`` for k = 0..size-1, complex, ``[size]``; ``dtype`` is that of its parts."""
+    """Returns ``exp(-2 pi i k / size)`` for k = 0..size-1, real and imaginary parts, ``[size, 2]``."""
     angle = torch.arange(size, dtype=torch.float64, device=device) * (-2 * math.pi / size)
-    return torch.complex(angle.cos().to(dtype), angle.sin().to(dtype))
+    return torch.stack([angle.cos(), angle.sin()], -1).to(dtype)
 
 
 def half(size: int) -> int:
@@ -55,8 +55,7 @@ def half(size: int) -> int:
 def transform_matrix(channels: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Returns the Fourier transform of ``channels`` values padded to ``size``, ``[channels, half(size) * 2]``."""
     place, frequency = (torch.arange(count, device=device) for count in (channels, half(size)))
-    basis = roots_of_unity(size, dtype, device)[torch.outer(place, frequency) % size]
-    return torch.view_as_real(basis).flatten(1)
+    return roots_of_unity(size, dtype, device)[torch.outer(place, frequency) % size].flatten(1)
 
 
 @kept

@@ -10,11 +10,11 @@ from torch.nn.functional import pad
 from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr.affine import compare_maps
-from ssma.aggr.grouped import apply_linear, check_switch, check_width, is_number, is_width, targets_of
-from ssma.aggr.product import compressed_product
-from ssma.aggr.selection import attention_slots, random_slots
-from ssma.aggr.spectrum import kept, roots_of_unity, transform_matrix, transformed_map, transformed_weight
-from ssma.aggr.steps import BLOCK, headroom, largest_factor
+from ssma.aggr.combine import Recipe, Way, attended, boosts, call, combined
+from ssma.aggr.grouped import check_switch, check_width, is_number, is_width, targets_of
+from ssma.aggr.selection import groups_of, random_slots
+from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_map, transformed_weight
+from ssma.aggr.steps import largest_factor
 
 CHOICES = {
     "selection": ("attention", "random"),
@@ -99,8 +99,10 @@ class SSMAAggregation(Aggregation):
             gives the polynomial's coefficients themselves and overflows as they do, or ``"log"``, log(1 + magnitude).
         slots_from: What is selected: ``"messages"`` (the paper's), or ``"features"``, what the layer propagates of
             the source nodes, before weights, attention and edge features make messages of it.
-        compiled: Run step 3 in kernels that `torch.compile` makes when they are first needed, in seconds; results
-            are the same up to rounding. It needs a C++ compiler on a CPU, Triton on a GPU.
+        compiled: Run small calls as one function that `torch.compile` makes, and step 3 of larger ones in such
+            kernels. They are made when they are first needed, in seconds; results are the same up to rounding. It
+            needs a C++ compiler on a CPU, Triton on a GPU. As of all that is compiled, the graph of a small call can
+            be walked once only, without ``retain_graph``.
 
     Shapes:
         - **input:** messages :math:`(E, d)`, :math:`(E, heads \cdot d)` or :math:`(E, heads, d)`
@@ -231,9 +233,11 @@ class SSMAAggregation(Aggregation):
             content = inner if self.slots_from == "messages" else self._source_features(inner, features)
             if self.selection == "random":
                 slots, filled = random_slots(content, index, dim_size, self.kappa, self.training)
+                filled = filled.unsqueeze(1).expand(-1, self.heads).flatten()
+                out = call(combined, self.way(), self.recipe(inner), filled, slots.flatten(1, 2))
             else:
-                slots, filled = attention_slots(content, self._scores(inner, index, features), index, dim_size)
-            out = self._mix(slots, filled)
+                groups, scored = groups_of(index, dim_size, self.heads), self.scored(inner, index, features)
+                out = call(attended, self.way(), self.recipe(inner), *groups, content.flatten(0, 1), *scored)
         return out.to(x.dtype).view(dim_size, *x.shape[1:])
 
     def _source_features(self, message: Tensor, features: NodeFeatures | None) -> Tensor:
@@ -251,83 +255,51 @@ class SSMAAggregation(Aggregation):
             )
         return content.to(message.dtype)[features.source_index].view_as(message)
 
-    def _scores(self, message: Tensor, index: Tensor, features: NodeFeatures | None) -> Tensor:
-        """Returns attention scores, ``[E, heads, kappa]``."""
-        source = message if features is None else features.source
-        score = self._score(self.source_score, source, message.dtype, "source")
-        if features is not None:
-            score = score[features.source_index]
-            if features.target is not None:
-                score = score + self._score(self.target_score, features.target, message.dtype, "target")[index]
-        score = torch.nn.functional.leaky_relu(score) / self.temperature
-        return score.view(-1, self.heads, self.kappa)
+    def scored(self, message: Tensor, index: Tensor, features: NodeFeatures | None = None) -> tuple[Tensor | None, ...]:
+        """Returns what attention scores see: sources, their row of each message, the same of targets; see
+        :func:`ssma.aggr.combine.attended`."""
+        if features is None:
+            self._seen(message, message.dtype, "source")
+            return None, None, None, None
+        source = self._seen(features.source, message.dtype, "source")
+        if features.target is None:
+            return source, features.source_index, None, None
+        return source, features.source_index, self._seen(features.target, message.dtype, "target"), index
 
-    def _score(self, linear: Linear, x: Tensor, dtype: torch.dtype, side: str) -> Tensor:
+    def _seen(self, x: Tensor, dtype: torch.dtype, side: str) -> Tensor:
         x = x.reshape(x.size(0), x.shape[1:].numel()).to(dtype)  # a layer may propagate one number of a node
-        if x.size(1) != linear.in_features:
+        expected = self.attention_channels[side == "target"]
+        if x.size(1) != expected:
             raise ValueError(
                 f"SSMAAggregation got {side} features of width {x.size(1)} but its attention scores expected "
-                f"{linear.in_features}; build it with attention_channels=(width of sources, width of targets)"
+                f"{expected}; build it with attention_channels=(width of sources, width of targets)"
             )
-        return apply_linear(linear, x)
+        return x
 
-    def _mix(self, slots: Tensor, filled: Tensor) -> Tensor:
-        """Returns the compressed combination of slots, ``[kappa, N, heads, d]`` to ``[N, heads, d]``."""
-        shape = slots.shape[1:]
-        slots, filled = slots.flatten(1, 2), filled.unsqueeze(1).expand(-1, self.heads).flatten()  # [kappa, R, d], [R]
-        out = self._sum(slots, filled) if self.mixing == "sum" else compressed_product(*self._factors(slots, filled))
-        if self.expand is not None:
-            out = out @ self.expand.to(out.dtype).t()
-        return (out + self.bias.to(out.dtype)).view(shape)
+    def way(self) -> Way:
+        """Returns how slots are made and combined."""
+        return Way(self.kappa, self.temperature, self.mixing, self.normalisation, self.compiled)
 
-    def _factors(self, slots: Tensor, filled: Tensor) -> tuple:
-        """Returns the arguments of :func:`compressed_product`, which multiplies the slots' spectra (or arrays) and
-        applies the first part of the compressor.
-
-        Each slot is scaled such that products use the range of floating point numbers well; the geometric mean makes
-        that a factor of the result (``gain``). An empty slot has the neutral element of the product.
-        """
-        place, dtype = (slots.dtype, slots.device), slots.dtype
-        largest = slots.detach().abs().amax(-1, keepdim=True).clamp_(min=1)
-        present = filled.unsqueeze(-1) > _slot_numbers(self.kappa, slots.device)  # [kappa, R, 1]
-        transforms = self.mixing == "convolution"
-        closed_form = transforms and not self.learn_affine
-        if closed_form:
+    def recipe(self, like: Tensor) -> Recipe:
+        """Returns what the parameters come to, in the dtype of ``like``."""
+        place, dtype = (like.dtype, like.device), like.dtype
+        weight, bias, expand = (None if p is None else p.to(dtype) for p in (self.weight, self.bias, self.expand))
+        maps = (self.source_score, self.target_score) if self.selection == "attention" else ()
+        scores = tuple(p.to(dtype) for score in maps for p in (score.weight, score.bias))
+        if self.mixing == "sum":
+            matrix = self._affine(dtype).flatten(1) @ weight.flatten(1).t()
+            return Recipe(None, None, matrix, None, expand, bias, scores)
+        transforms, roots = self.mixing == "convolution", None
+        if transforms and not self.learn_affine:
             matrix, bound = -transform_matrix(self.in_channels, self.m2, *place), self.in_channels + 1
+            roots = roots_of_unity(self.m1, *place)
         else:
-            arrays = torch.cat([self._affine(dtype), self._neutral(slots)])
+            arrays = torch.cat([self._affine(dtype), self._neutral(like)])
             matrix = transformed_map(arrays) if transforms else arrays.flatten(1)
             bound = largest_factor(matrix.detach(), real=not transforms)
-        if self.normalisation == "none":
-            boost, root = 1.0, torch.ones_like(largest[0])
-        else:
-            boost = headroom(bound) ** _starts_of_blocks(self.kappa, *place)
-            root = filled.clamp(min=1).to(dtype).reciprocal_().unsqueeze(-1)
-        scale = torch.where(present, boost / largest, 1)
-        gain = (scale.log().sum(0) * root).neg_().exp_()
-        near = torch.where(present, roots_of_unity(self.m1, *place) * scale, 1) if closed_form else None
-        if not closed_form:
-            present = present.to(dtype)
-            slots = torch.cat([slots, present, 1 - present], -1)
-        weight = self.weight.to(dtype)
+        boost = None if self.normalisation == "none" else boosts(bound, self.kappa, like)
         weight = transformed_weight(weight) if transforms else weight.flatten(1).t()
-        return (
-            slots,
-            scale,
-            near,
-            matrix,
-            root,
-            gain,
-            weight,
-            not transforms,
-            self.normalisation == "log",
-            self.compiled,
-        )
-
-    def _sum(self, slots: Tensor, filled: Tensor) -> Tensor:
-        """Returns the sum of the slots' arrays under the first part of the compressor."""
-        total = torch.cat([slots.sum(0), filled.to(slots.dtype).unsqueeze(-1)], -1)
-        return total @ (self._affine(slots.dtype).flatten(1) @ self.weight.to(slots.dtype).flatten(1).t())
+        return Recipe(boost, roots, matrix, weight, expand, bias, scores)
 
     def _affine(self, dtype: torch.dtype) -> Tensor:
         """Returns the affine map as arrays, of each channel and, in the end, of the constant, ``[d + 1, m1, m2]``."""
@@ -356,18 +328,6 @@ class SSMAAggregation(Aggregation):
             f"mixing={self.mixing}, normalisation={self.normalisation}, slots_from={self.slots_from}, "
             f"compiled={self.compiled})"
         )
-
-
-@kept
-def _slot_numbers(kappa: int, device: torch.device) -> Tensor:
-    """Returns 0..kappa-1, ``[kappa, 1, 1]``."""
-    return torch.arange(kappa, device=device).view(-1, 1, 1)
-
-
-@kept
-def _starts_of_blocks(kappa: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Returns 1 for the first slot of each block of factors, 0 for the others, ``[kappa, 1, 1]``."""
-    return (_slot_numbers(kappa, device) % BLOCK == 0).to(dtype)
 
 
 def _constant_affine(like: Tensor) -> Tensor:

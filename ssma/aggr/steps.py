@@ -1,9 +1,12 @@
 """What SSMA's product does between its matrix products, with torch's own operations, in as little memory as it can."""
 
 import math
+from itertools import accumulate
 
 import torch
 from torch import Tensor
+
+from ssma.aggr.opaque import recorded
 
 BLOCK = 4  # factors that are multiplied before they are normalised
 FLOOR = {torch.float32: 2e-19, torch.float64: 1e-140}  # below it a product counts as zero; its square is normal
@@ -18,6 +21,12 @@ class Buffers:
 
     def __init__(self, like: Tensor) -> None:
         self.like, self.named = like, {}
+
+    def product(self, name: str, a: Tensor, b: Tensor) -> Tensor:
+        """Returns the product of two matrices."""
+        if recorded():
+            return a @ b
+        return torch.mm(a, b, out=self(name, a.size(0), b.size(1)))
 
     def __call__(self, name: str, *shape: int) -> Tensor:
         size = math.prod(shape)
@@ -45,7 +54,7 @@ class Steps:
 
         Args:
             far: Images of the slots, ``[kappa, rows, columns]``.
-            near: What is added along a first frequency axis, ``[kappa, rows, m1]`` complex, or None.
+            near: What is added along a first frequency axis, ``[kappa, rows, m1, 2]``, or None.
             root: ``1/n``, ``[rows, 1]``.
             gain: g, ``[rows, 1]``; it counts with ``logarithmic`` alone.
         """
@@ -68,10 +77,10 @@ class Steps:
         The arguments are those of :meth:`signal`, and ``upper``, ``[rows, columns of the factors]``.
         """
         blocks = self._blocks(far, near)
-        products = [_running_products(block) for block in blocks]
+        products = [list(accumulate(block, torch.mul)) for block in blocks]
         norms = [_geometric(running[-1], root) for running in products]
         parts = [running[-1] * norm[1] for running, norm in zip(products, norms, strict=True)]
-        before = _running_products(parts)
+        before = list(accumulate(parts, torch.mul))
         upper, signal = self._numbers(upper).view_as(before[-1]), before[-1]
         if self.logarithmic:
             norm = _logarithmic(signal, root, gain)
@@ -97,8 +106,8 @@ class Steps:
         """Returns the factors ``[rows, m1, b]`` (``[rows, columns]``) in blocks."""
         factors = self._numbers(far)
         if near is not None:
-            far, shape = factors, (*near.shape, factors.size(2))
-            factors = _as_complex(self.buffers("factors", *shape[:3], 2 * shape[3]))
+            far, near = factors, torch.view_as_complex(near)
+            factors = _as_complex(self.buffers("factors", *near.shape, 2 * far.size(2)))
             torch.add(far.unsqueeze(-2), near.unsqueeze(-1), out=factors)
         factors = list(factors.unbind(0))
         return [factors[start : start + BLOCK] for start in range(0, len(factors), BLOCK)]
@@ -171,13 +180,6 @@ def _logarithmic(product: Tensor, root: Tensor, gain: Tensor) -> tuple[Tensor, T
 def _along(product: Tensor, column: Tensor) -> Tensor:
     """Shapes a number of each row for the product."""
     return column.view(-1, *[1] * (product.dim() - 1))
-
-
-def _running_products(factors: list[Tensor]) -> list[Tensor]:
-    products = factors[:1]
-    for factor in factors[1:]:
-        products.append(products[-1] * factor)
-    return products
 
 
 def _normalised_backward(product: Tensor, norm: tuple[Tensor, Tensor, Tensor], upper: Tensor) -> Tensor:

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from ssma.aggr import SSMAAggregation
+from ssma.aggr.combine import factors, scores
 from ssma.aggr.product import chunks, compressed_product, in_lanes
-from ssma.aggr.selection import attention_slots
+from ssma.aggr.selection import attention_slots, groups_of
 from ssma.bench.measure import Work
 
 WHOLE = "whole call"
@@ -31,14 +32,15 @@ def stages(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> li
     """
 
     def selection() -> Tensor:
-        message = _leaf(x.unsqueeze(1))
-        return attention_slots(message, aggr._scores(message, index, None), index, dim_size)[0]
+        message = _leaf(x)
+        return _slots(aggr, message, index, dim_size)[0]
 
-    slots, filled = _slots(aggr, x, index, dim_size)
-    before, weight, flags = _split(aggr._factors(slots, filled))
+    slots, filled = _slots(aggr, x.detach(), index, dim_size)
+    slots = slots.detach()
+    before, weight, flags = _split(_factors(aggr, slots, filled))
 
     def preparation() -> Tensor:
-        return _split(aggr._factors(slots, filled))[1]
+        return _split(_factors(aggr, slots, filled))[1]
 
     def product() -> Tensor:
         return compressed_product(_leaf(slots), *before[1:], _leaf(weight), *flags)
@@ -63,7 +65,7 @@ def shares(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> di
     What the fused stage takes beyond them is the product with its normalisation. The arguments are those of
     :func:`stages`.
     """
-    before, weight, _ = _split(aggr._factors(*_slots(aggr, x, index, dim_size)))
+    before, weight, _ = _split(_factors(aggr, *_slots(aggr, x, index, dim_size)))
     slots, matrix, weight = before[0], before[3], in_lanes(weight.detach())
     spectra = x.new_ones(aggr.kappa, dim_size, matrix.size(1))
     signal, grad = x.new_ones(dim_size, weight.size(0)), x.new_ones(dim_size, weight.size(1))
@@ -91,17 +93,20 @@ def shares(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> di
     }
 
 
-@torch.no_grad()
 def _slots(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
     """Returns the slots, ``[kappa, dim_size, d]``, and how many are filled."""
-    message = x.unsqueeze(1)
-    slots, filled = attention_slots(message, aggr._scores(message, index, None), index, dim_size)
-    return slots.flatten(1, 2), filled
+    score = scores(aggr.way(), aggr.recipe(x), x, *aggr.scored(x, index))
+    return attention_slots(x, score, groups_of(index, dim_size, 1))
 
 
-def _split(factors: tuple) -> tuple[tuple, Tensor, tuple]:
+def _factors(aggr: SSMAAggregation, slots: Tensor, filled: Tensor) -> tuple:
+    """Returns the arguments of the product."""
+    return factors(aggr.way(), aggr.recipe(slots), filled, slots)
+
+
+def _split(arguments: tuple) -> tuple[tuple, Tensor, tuple]:
     """Parts the arguments of the product: those before the compressor's weight, the weight, those after it."""
-    *before, weight, real, logarithmic, compiled = factors
+    *before, weight, real, logarithmic, compiled, _ = arguments
     return tuple(before), weight, (real, logarithmic, compiled)
 
 

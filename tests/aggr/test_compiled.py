@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 from torch.utils.flop_counter import FlopCounterMode
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GCNConv, SAGEConv
 
-from ssma.aggr import SSMAAggregation, product, use_aggregation
+from ssma.aggr import SSMAAggregation, combine, product, use_aggregation
 
 COMPILER = os.environ.get("CXX", "g++")
 with_compiler = pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"there is no C++ compiler ({COMPILER})")
@@ -48,43 +48,106 @@ def assert_equal(ours, theirs, tolerance):
         assert (one - other).norm() <= tolerance * other.norm() + 1e-30
 
 
+@pytest.fixture(params=["whole", "steps"])
+def way(request, monkeypatch):
+    """Small calls are compiled as a whole, others step by step."""
+    if request.param == "steps":
+        monkeypatch.setitem(combine.WHOLE_BYTES, "cpu", 0)
+    return request.param
+
+
 @with_compiler
 @pytest.mark.parametrize(
     ("kappa", "options"),
     [
         (5, {"normalisation": "log"}),
-        (2, {"learn_affine": True, "selection": "random"}),
-        (2, {"mixing": "product", "normalisation": "log", "heads": 2}),
+        (2, {"learn_affine": True, "selection": "random", "normalisation": "none", "compression": 1.0}),
+        (2, {"mixing": "product", "normalisation": "log", "heads": 2, "temperature": 0.5}),
     ],
 )
-def test_options_equal_those_of_the_plain_operator(kappa, options):
+def test_options_equal_those_of_the_plain_operator(way, kappa, options):
     plain, compiled = pair(4, kappa, torch.float64, **options)
     x, index = messages(9, 4 * plain.heads, torch.float64)
     for mode in (True, False):
         plain.train(mode), compiled.train(mode)
-        torch.manual_seed(1)
-        expected = results(plain, x, index, 9)
-        torch.manual_seed(1)
-        assert_equal(results(compiled, x, index, 9), expected, 1e-10)
+        for targets in (index, index.sort().values):
+            torch.manual_seed(1)
+            expected = results(plain, x, targets, 9)
+            torch.manual_seed(1)
+            assert_equal(results(compiled, x, targets, 9), expected, 1e-10)
 
 
 @with_compiler
-def test_one_kernel_each_way_serves_any_number_of_rows(monkeypatch):
-    """Also in chunks, without gradients, and inside a compiled layer. A single row takes kernels of its own."""
-    plain, compiled = pair(5, 6)
+@pytest.mark.parametrize("options", [{}, {"selection": "random"}, {"slots_from": "features"}], ids=str)
+def test_inside_layers(way, options):
+    """With node features of both sides, where a bipartite layer has another number of sources than of targets."""
+    torch.manual_seed(0)
+    widths = (6, 5)
+    plain, compiled = (
+        use_aggregation(SAGEConv(widths, 7), SSMAAggregation(6, 3, **options, compiled=how, attention_channels=widths))
+        for how in (False, True)
+    )
+    compiled.load_state_dict(plain.state_dict())
+    for sources, targets in ((30, 20), (10, 20), (20, 20)):
+        x = torch.randn(sources, 6), torch.randn(targets, 5)
+        edges = torch.stack([torch.randint(sources, (60,)), torch.randint(targets, (60,))])
+        found = []
+        for layer in (plain, compiled):
+            layer.zero_grad()
+            torch.manual_seed(1)
+            leaves = [side.clone().requires_grad_() for side in x]
+            out = layer(leaves, edges)
+            out.square().sum().backward()
+            found.append([out, *(leaf.grad for leaf in leaves), *(parameter.grad for parameter in layer.parameters())])
+        for ours, theirs in zip(*found, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@with_compiler
+def test_what_is_compiled_serves_any_number_of_rows(monkeypatch):
+    """A call as a whole, forward and backward; one without gradients; each step, also in chunks. A single row has
+    kernels of its own."""
+    plain, compiled = pair(5, 3, torch.float64)
     counters.clear()
-    for nodes in (9, 30, 2, 0):
-        x, index = messages(nodes, 5)
-        assert_equal(results(compiled, x, index, nodes), results(plain, x, index, nodes), 1e-5)
-    monkeypatch.setitem(product.CHUNK_BYTES, "cpu", 8192)
-    x, index = messages(100, 5)
-    assert_equal(results(compiled, x, index, 100), results(plain, x, index, 100), 1e-5)
+
+    def compare(*numbers):
+        for nodes in numbers:
+            x, index = messages(nodes, 5, torch.float64)
+            assert_equal(results(compiled, x, index, nodes), results(plain, x, index, nodes), 1e-10)
+        return counters["stats"]["unique_graphs"]
+
+    assert compare(9, 30, 2, 0, 1100) == 1
     with torch.no_grad():
-        assert_equal([compiled(x, index, dim_size=100)], [plain(x, index, dim_size=100)], 1e-5)
+        for nodes in (100, 7):
+            x, index = messages(nodes, 5, torch.float64)
+            assert_equal([compiled(x, index, dim_size=nodes)], [plain(x, index, dim_size=nodes)], 1e-10)
     assert counters["stats"]["unique_graphs"] == 2
-    x, index = messages(1, 5)
-    assert_equal(results(compiled, x, index, 1), results(plain, x, index, 1), 1e-5)
-    assert counters["stats"]["unique_graphs"] == 4
+    monkeypatch.setitem(combine.WHOLE_BYTES, "cpu", 0)
+    assert compare(9, 30, 2, 0) == 4
+    monkeypatch.setitem(product.CHUNK_BYTES, "cpu", 8192)
+    assert compare(100) == 4
+    assert compare(1) == 6
+
+
+@with_compiler
+def test_gradients_are_the_same_on_every_call():
+    """Threads add to a node in no fixed order, where torch.compile is left to itself."""
+    _, compiled = pair(8, 2)
+    x, index = messages(1000, 8)
+    first = results(compiled, x, index.clamp(max=40), 1000)
+    for _ in range(3):
+        for one, other in zip(results(compiled, x, index.clamp(max=40), 1000), first, strict=True):
+            assert torch.equal(one, other)
+
+
+@with_compiler
+def test_a_graph_is_walked_once():
+    """As that of all that torch.compile makes; it says so."""
+    _, compiled = pair(3, 2)
+    x, index = messages(8, 3)
+    out = compiled(x.requires_grad_(), index, dim_size=8).sum()
+    with pytest.raises(RuntimeError, match="retain_graph=False"):
+        out.backward(retain_graph=True)
 
 
 @with_compiler

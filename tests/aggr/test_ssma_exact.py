@@ -8,7 +8,8 @@ import torch
 from torch_geometric.nn import GATConv, GCNConv, MessagePassing, SAGEConv
 
 from ssma.aggr import SSMAAggregation, product, use_aggregation
-from ssma.aggr.selection import attention_slots
+from ssma.aggr.combine import scores
+from ssma.aggr.selection import attention_slots, groups_of
 
 
 def degrees_for(kappa):
@@ -289,8 +290,12 @@ def test_large_attention_scores():
     torch.manual_seed(0)
     aggr = SSMAAggregation(6, 3)
     aggr.source_score.weight.data *= 1e4
-    ones, score = torch.ones(20, 1, 1), aggr.source_score(torch.randn(20, 6)).view(20, 1, 3)
-    sums, _ = attention_slots(ones, score, torch.arange(20) % 3, 3)  # averages of ones are the sums of the weights
+    groups = groups_of(torch.arange(20) % 3, 3, heads=1)
+    # averages of ones are the sums of the weights
+    x = torch.randn(20, 6)
+    sums, _ = attention_slots(
+        torch.ones(20, 1), scores(aggr.way(), aggr.recipe(x), x, *aggr.scored(x, groups.group)), groups
+    )
     torch.testing.assert_close(sums, torch.ones_like(sums))
     messages = torch.randn(20, 6, requires_grad=True)
     out = aggr(messages, torch.arange(20) % 3)
@@ -403,9 +408,10 @@ def test_operators_satisfy_the_rules_of_torch():
     torch.manual_seed(0)
     weight, message = torch.rand(2, 6, requires_grad=True), torch.randn(6, 3, requires_grad=True)
     group, sizes = torch.tensor([0, 2, 1, 1, 0, 2]), torch.tensor([2, 2, 2, 0])
-    torch.library.opcheck(torch.ops.ssma.weighted_sums.default, (weight, message, group, sizes))
+    for order in (None, group.argsort()):
+        torch.library.opcheck(torch.ops.ssma.weighted_sums.default, (weight, message, group, sizes, order))
     slots, scale = torch.randn(3, 5, 4, requires_grad=True), torch.rand(3, 5, 1)
-    near, matrix = torch.randn(3, 5, 4, dtype=torch.complex64), torch.randn(4, 12)
+    near, matrix = torch.randn(3, 5, 4, 2), torch.randn(4, 12)
     root, gain = torch.full((5, 1), 1 / 3), torch.rand(5, 1)
     weight = torch.randn(48, 2, requires_grad=True)
     torch.library.opcheck(

@@ -1,6 +1,7 @@
 """Imports point downwards only."""
 
 import ast
+import sys
 from pathlib import Path
 
 import ssma
@@ -23,7 +24,7 @@ MAY_IMPORT = {
 }
 NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
-STANDARD = {"functools", "inspect", "math", "numbers", "typing", "collections", "dataclasses", "importlib"}
+STANDARD = sys.stdlib_module_names
 
 
 def imports_of(path):
