@@ -218,6 +218,10 @@ def _check_contents(data_list: Sequence[Data]) -> None:
                 f"graph {number}: it has neither x nor num_nodes, so that nodes without edges at its end would be "
                 "lost; set num_nodes"
             )
+        if data.x is not None and data.x.size(0) != data.num_nodes:
+            raise StudyError(
+                f"graph {number}: x has {data.x.size(0)} rows, but num_nodes is {int(data.num_nodes)}; mend one of them"
+            )
         if data.x is not None and data.x.is_floating_point() and not bool(data.x.double().isfinite().all()):
             raise StudyError(f"graph {number}: x holds NaN or an infinite value; mend the data set")
 
@@ -286,7 +290,9 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
             "source ogbn); if the values are a graph's, set task to multilabel or regression"
         )
     task = task or _guess(values, all(not row.is_floating_point() for row in y))
-    bad = ~values.isnan() & (values != values.round()) if task != "regression" else values.isinf()
+    bad = values.isinf()
+    if task != "regression":
+        bad |= ~values.isnan() & (values != values.round())
     if task == "multiclass":
         if values.size(1) != 1:
             raise StudyError(
