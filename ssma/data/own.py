@@ -25,6 +25,7 @@ from ssma.study.ids import data_fingerprint, file_fingerprint
 
 READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
 EDGES_ELSEWHERE = ("adj_t", "adj")
+ONE_PART = ("split", "train")  # arguments by which PyG's classes are asked for one part of their data
 PROCESSED = "processed"  # the folders that PyG's data sets keep what they made in
 METRICS = {"multiclass": ("accuracy",), "regression": ("mae",), "multilabel": ("ap", "auroc")}
 
@@ -88,7 +89,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     allow_graphs()  # many classes read what they have processed by torch.load
     try:
         kind = getattr(import_module(module), name)
-        if "root" in inspect.signature(kind).parameters:
+        parameters = inspect.signature(kind).parameters
+        if "root" in parameters:
             _link_unprocessed(arguments.get("root"), folder)
             arguments["root"] = str(folder)
         seed_everything(0)  # a class may draw, and has to draw the same when it is processed again
@@ -105,6 +107,13 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     loaded = check_graphs(data_list, spec, {})
     if hasattr(dataset, "get_idx_split"):  # so OGB calls it
         loaded.notes.append("splits: the class has a split of its own (get_idx_split), which is not used")
+    for key in ONE_PART:
+        default = parameters[key].default if key in parameters.keys() - arguments.keys() else None
+        if default not in (None, inspect.Parameter.empty):
+            loaded.notes.append(
+                f"splits: the class gave the part {key}={default!r} of its data, its default, and folds split that "
+                f"part alone; name {key} in arguments if it is meant"
+            )
     return loaded
 
 

@@ -67,6 +67,10 @@ class OldStyle(Pairs):
         torch.save(self.collate([graph(number, number % 2) for number in range(4)]), self.processed_paths[0])
 
 
+def in_parts(split="train", train=None):
+    return [graph(0, 0), graph(1, 1)] * {"train": 2, "all": 3}[split]
+
+
 def draws():
     numbers = zip(torch.rand(4), numpy.random.rand(4), [random.random() for _ in range(4)], strict=True)
     return [graph(0, 0, x=torch.tensor([own] * 3)) for own in numbers]
@@ -395,6 +399,16 @@ def test_a_split_that_is_not_used_is_noted(tmp_path, monkeypatch):
     monkeypatch.setattr(Pairs, "get_idx_split", lambda self: {}, raising=False)
     notes = load_pyg(spec, tmp_path, None).notes
     assert notes == ["splits: the class has a split of its own (get_idx_split), which is not used"]
+
+
+def test_a_part_that_a_class_gives_by_default_is_noted(tmp_path):
+    loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.in_parts"), tmp_path, None)
+    assert loaded.graphs.num_graphs == 4 and loaded.notes == [
+        "splits: the class gave the part split='train' of its data, its default, and folds split that part alone; "
+        "name split in arguments if it is meant"
+    ]
+    loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.in_parts", split="all"), tmp_path, None)
+    assert loaded.graphs.num_graphs == 6 and loaded.notes == []
 
 
 def test_a_class_that_asks_gets_no_answer(tmp_path, monkeypatch):
