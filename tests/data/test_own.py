@@ -522,6 +522,17 @@ def test_graphs_that_differ_in_edges_or_edge_features_are_no_copies(tmp_path):
     assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 0
 
 
+def test_copies_with_edges_in_another_order_are_counted(tmp_path):
+    values, order = torch.arange(4.0).unsqueeze(1), [3, 2, 1, 0]
+    made = [
+        graph(0, 0, edge_attr=values),
+        graph(0, 1, edge_index=PATH[:, order], edge_attr=values[order]),
+        graph(0, 1, edge_index=PATH[:, order], edge_attr=values),
+    ]
+    torch.save(made, tmp_path / "g.pt")
+    assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 2
+
+
 def test_numbers_of_edges_are_no_features(tmp_path):
     """Four nodes 0, 0, 0, 1 and the edge 1-0, and two nodes 0, 0 and the edges 0-1, 1-0: the same numbers in a row."""
     four = Data(torch.tensor([[0], [0], [0], [1]]), torch.tensor([[1], [0]]), y=torch.tensor([0]))
