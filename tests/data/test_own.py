@@ -600,6 +600,19 @@ def test_edges_that_are_not_what_they_seem_are_noted(tmp_path):
     )
 
 
+@pytest.mark.parametrize("most", [2**24, 2**63 - 1])
+def test_codes_that_no_memory_holds_are_refused(tmp_path, most):
+    def save(code):
+        x = torch.tensor([[0], [1], [code]])
+        torch.save([graph(0, number % 2, x=x) for number in range(6)], tmp_path / "g.pt")
+        return entry(tmp_path / "g.pt")
+
+    with pytest.raises(StudyError, match=f"x: got whole numbers up to {most}; they are codes"):
+        prepare(tmp_path / "o", save(most), None)
+    card = prepare(tmp_path / "o", save(2**24 - 1), None)
+    assert card["x"] == {"kind": "categorical", "cardinalities": [2**24]}
+
+
 BLOCKS = [[1, 9, 8, 5], [10, 2, 3, 7], [4, 0, 11, 6]]  # of 12 items shuffled by seed 0: the folds
 
 
