@@ -107,6 +107,19 @@ def data_fingerprint(path: Path) -> str:
     return digest({file.name: file_fingerprint(file) for file in files}, 64)
 
 
+def raw_fingerprint(root: Path) -> str | None:
+    """Returns a hash of what the root of a PyG data set holds in ``raw`` and in ``*/raw``, where its classes keep the
+    files that they read, without hidden ones; None if that is nothing.
+
+    Raises:
+        ValueError: If a file cannot be read.
+    """
+    folders = [root / "raw", *root.glob("*/raw")]
+    files = sorted(file for folder in folders for file in folder.rglob("*") if file.is_file())
+    found = {file.relative_to(root).as_posix(): file for file in files if not file.name.startswith(".")}
+    return digest({name: file_fingerprint(file) for name, file in found.items()}, 64) if found else None
+
+
 def bare_syntax(path: Path) -> ast.Module:
     """Returns a file's syntax without docstrings, and without empty lists, which each Python dumps in its own way."""
     tree = ast.parse(path.read_bytes(), path)  # bytes, so that a byte order mark or a declared encoding is understood

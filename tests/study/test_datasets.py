@@ -117,6 +117,28 @@ def test_ones_own_class_is_known_by_its_code_and_arguments(tmp_path, monkeypatch
     assert id_of("class Mine:\n    size = 1\n", size=3) != first
 
 
+def test_ones_own_class_is_known_by_the_raw_files_of_its_root(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_rooted_sets.py").write_text("class Mine: ...\n")
+    root = tmp_path / "root"
+
+    def id_with(file=None, text=""):
+        if file:
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text(text)
+        entry = {"source": "pyg", "class": "my_rooted_sets.Mine", "arguments": {"root": str(root)}}
+        return plan_of({"d": entry})["datasets"]["d"]["id"]
+
+    first = id_with()
+    others = {"processed/data.pt": "1", "raw/.DS_Store": "1", "notes.txt": "1", "results/s/raw/deep.txt": "1"}
+    assert {id_with(file, text) for file, text in others.items()} == {first}
+    changes = [("raw/a.csv", "1"), ("raw/a.csv", "2"), ("raw/deep/b.csv", "1"), ("SET/raw/c.csv", "1")]
+    assert len({first, *(id_with(*change) for change in changes)}) == 5
+    (root / "raw/deep/b.csv").unlink()
+    (root / "SET/raw/c.csv").unlink()
+    assert id_with("raw/a.csv", "1") == id_with("raw/a.csv", "1") != first
+
+
 def test_fingerprints(tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes(b"abc")
