@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric import seed_everything
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
@@ -211,6 +211,11 @@ def _check_list(data_list: Any) -> None:
         if not isinstance(data, Data):
             raise StudyError(
                 f"got {type(data).__name__} in place {number} of a {type(data_list).__name__} but {wanted}"
+            )
+        if isinstance(data, Batch):
+            raise StudyError(
+                f"got a batch of {data.num_graphs} graphs in place {number} of a list but {wanted}; take its graphs, "
+                "batch.to_data_list()"
             )
         if "_store" not in vars(data):
             raise StudyError(

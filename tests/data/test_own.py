@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import numpy
 import pytest
 import torch
-from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 
 from ssma.data import raw
@@ -69,6 +69,10 @@ class OldStyle(Pairs):
 
 def in_parts(split="train", train=None):
     return [graph(0, 0), graph(1, 1)] * {"train": 2, "all": 3}[split]
+
+
+def in_batches():
+    return [Batch.from_data_list([graph(0, 0.5), graph(1, 1.5)]), Batch.from_data_list([graph(2, 2.5), graph(3, 3.5)])]
 
 
 def draws():
@@ -399,6 +403,13 @@ def test_a_split_that_is_not_used_is_noted(tmp_path, monkeypatch):
     monkeypatch.setattr(Pairs, "get_idx_split", lambda self: {}, raising=False)
     notes = load_pyg(spec, tmp_path, None).notes
     assert notes == ["splits: the class has a split of its own (get_idx_split), which is not used"]
+
+
+def test_batches_are_no_graphs(tmp_path):
+    with pytest.raises(
+        StudyError, match=r"got a batch of 2 graphs in place 0 of a list .*; take its graphs, batch.to_d"
+    ):
+        load_pyg(pyg_spec(f"{Pairs.__module__}.in_batches"), tmp_path, None)
 
 
 def test_a_part_that_a_class_gives_by_default_is_noted(tmp_path):
