@@ -298,7 +298,8 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
             )
     values = torch.stack([row.double() for row in y])
     of_nodes = all(row.numel() == data.num_nodes for row, data in zip(y, data_list, strict=True))
-    if of_nodes and values.size(1) > 1 and task in (None, "multiclass") and not y[0].is_floating_point():
+    in_a_row = y[0].is_floating_point() and any(torch.as_tensor(data.y).shape[:1] == (1,) for data in data_list)
+    if of_nodes and values.size(1) > 1 and not in_a_row and task in (None, "multiclass"):
         raise StudyError(
             "y has a value for each node, but only graphs have targets in data of your own (node tasks are those of "
             "source ogbn); if the values are a graph's, set task to multilabel or regression"

@@ -166,6 +166,13 @@ def test_multiple_labels(tmp_path, low):
     assert (loaded.metric, loaded.num_outputs) == ("auroc", 2)
 
 
+def test_as_many_targets_as_nodes(tmp_path):
+    of_nodes, in_a_row = torch.tensor([0.5, 1, 2]), torch.tensor([[0.5, 1, 2]])
+    for y, task in ((of_nodes, "regression"), (in_a_row, "regression"), (in_a_row, None)):
+        loaded = read(tmp_path, [graph(0, y), graph(1, y)], task=task)
+        assert (loaded.task, loaded.graphs.y.tolist()) == ("regression", [[0.5, 1, 2]] * 2)
+
+
 def test_nodes_without_edges_at_the_end_count(tmp_path):
     bare = [Data(edge_index=PATH, num_nodes=5, y=torch.tensor([label])) for label in (0, 1)]
     assert read(tmp_path, bare, features="zeros").graphs.x.tolist() == [[0]] * 10
@@ -218,6 +225,8 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, torch.tensor([0, 3]))], {}, "y could be labels or numbers"),
         ([graph(0, torch.tensor([0, 3]))], {"task": "multiclass"}, "y has 2 values a graph"),
         ([graph(0, torch.tensor([0, 1, 2]))], {}, "y has a value for each node, but only graphs have targets"),
+        ([graph(0, torch.tensor([0.5, 1, 2]))] * 4, {}, "y has a value for each node, but only graphs have targets"),
+        ([graph(0, torch.tensor([[0.5], [1], [2]]))] * 4, {}, "y has a value for each node"),
         ([graph(0, torch.tensor([0, 1, 2]))], {"task": "multiclass"}, "y has a value for each node.* source ogbn"),
         (
             [graph(0, 0.0), graph(0, 0.5)],
