@@ -107,16 +107,21 @@ def data_fingerprint(path: Path) -> str:
     return digest({file.name: file_fingerprint(file) for file in files}, 64)
 
 
-def raw_fingerprint(root: Path) -> str | None:
-    """Returns a hash of what the root of a PyG data set holds in ``raw`` and in ``*/raw``, where its classes keep the
-    files that they read, without hidden ones; None if that is nothing.
+def argument_fingerprint(value: Any) -> str | None:
+    """Returns a hash of what an argument of a PyG data set names: of a file, or of what a folder holds in ``raw`` and
+    in ``*/raw``, where PyG's classes keep the files that they read, without hidden ones; None if it names nothing.
 
     Raises:
         ValueError: If a file cannot be read.
     """
-    folders = [root / "raw", *root.glob("*/raw")]
+    if not isinstance(value, str) or not value:
+        return None
+    place = Path(os.path.expanduser(value))
+    if os.path.isfile(place):  # which takes no text amiss, however long
+        return file_fingerprint(place)
+    folders = [place / "raw", *place.glob("*/raw")] if os.path.isdir(place) else []
     files = sorted(file for folder in folders for file in folder.rglob("*") if file.is_file())
-    found = {file.relative_to(root).as_posix(): file for file in files if not file.name.startswith(".")}
+    found = {file.relative_to(place).as_posix(): file for file in files if not file.name.startswith(".")}
     return digest({name: file_fingerprint(file) for name, file in found.items()}, 64) if found else None
 
 
