@@ -18,9 +18,10 @@ from ssma.errors import StudyError
 def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
     """Returns how many graphs are exact copies of others, and a note if there are any.
 
-    Two graphs are copies if their node features, edges and edge features are equal in the order in which they are
-    stored; their targets may differ, and graphs that are only isomorphic are not found. ``graphs`` counts all that
-    have a copy, ``leaked`` the validation and test graphs with a copy in the training part, split by split.
+    Two graphs are copies if their nodes have equal features in the order in which they are stored, and the same edges
+    with equal features in whatever order; their targets may differ, and graphs that are only isomorphic are not found.
+    ``graphs`` counts all that have a copy, ``leaked`` the validation and test graphs with a copy in the training part,
+    split by split.
     """
     if loaded.level != "graph":
         return {"graphs": 0, "leaked": [0] * len(splits)}, []
@@ -130,8 +131,9 @@ def _usable_targets(loaded: Loaded, items: list[int]) -> int:
 
 
 def _contents(graphs: Graphs) -> list[bytes]:
-    x, edge_index = graphs.x.numpy(), graphs.edge_index.numpy()
-    edge_attr = None if graphs.edge_attr is None else graphs.edge_attr.numpy()
+    order = (graphs.ends(1) * graphs.num_nodes + graphs.ends(0)).argsort(stable=True)
+    x, edge_index = graphs.x.numpy(), graphs.edge_index[:, order].numpy()
+    edge_attr = None if graphs.edge_attr is None else graphs.edge_attr[order].numpy()
     nodes, edges = graphs.node_ptr.tolist(), graphs.edge_ptr.tolist()
     digests = []
     for number in range(graphs.num_graphs):

@@ -55,7 +55,12 @@ class Graphs:
             f"[{nodes}] (classes) or float32 [{graphs}, T] (real targets, multiple labels)",
         )
         _require(not classes or int(self.y.min()) >= 0, "a class number in y is negative")
-        _require(not targets or not bool(self.y.isinf().any()), "y holds an infinite value")
+        infinite = self.y.isinf().any(dim=-1).nonzero().flatten().tolist() if targets else []
+        if infinite:
+            raise StudyError(
+                f"graph {infinite[0]}: y holds {self.y[infinite[0]].tolist()}; allowed are numbers that are finite as "
+                "float32, and NaN where they are missing; mend the data set"
+            )
         _require(not targets or not bool(self.y.isnan().all(dim=0).any()), "a column of y has no known value")
         if self.part is not None:
             self._check_parts()

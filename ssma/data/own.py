@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric import seed_everything
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
@@ -25,6 +25,7 @@ from ssma.study.ids import data_fingerprint, file_fingerprint
 
 READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
 EDGES_ELSEWHERE = ("adj_t", "adj")
+ONE_PART = ("split", "train")  # arguments by which PyG's classes are asked for one part of their data
 PROCESSED = "processed"  # the folders that PyG's data sets keep what they made in
 METRICS = {"multiclass": ("accuracy",), "regression": ("mae",), "multilabel": ("ap", "auroc")}
 
@@ -88,7 +89,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     allow_graphs()  # many classes read what they have processed by torch.load
     try:
         kind = getattr(import_module(module), name)
-        if "root" in inspect.signature(kind).parameters:
+        parameters = inspect.signature(kind).parameters
+        if "root" in parameters:
             _link_unprocessed(arguments.get("root"), folder)
             arguments["root"] = str(folder)
         seed_everything(0)  # a class may draw, and has to draw the same when it is processed again
@@ -105,6 +107,13 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     loaded = check_graphs(data_list, spec, {})
     if hasattr(dataset, "get_idx_split"):  # so OGB calls it
         loaded.notes.append("splits: the class has a split of its own (get_idx_split), which is not used")
+    for key in ONE_PART:
+        default = parameters[key].default if key in parameters.keys() - arguments.keys() else None
+        if default not in (None, inspect.Parameter.empty):
+            loaded.notes.append(
+                f"splits: the class gave the part {key}={default!r} of its data, its default, and folds split that "
+                f"part alone; name {key} in arguments if it is meant"
+            )
     return loaded
 
 
@@ -203,6 +212,11 @@ def _check_list(data_list: Any) -> None:
             raise StudyError(
                 f"got {type(data).__name__} in place {number} of a {type(data_list).__name__} but {wanted}"
             )
+        if isinstance(data, Batch):
+            raise StudyError(
+                f"got a batch of {data.num_graphs} graphs in place {number} of a list but {wanted}; take its graphs, "
+                "batch.to_data_list()"
+            )
         if "_store" not in vars(data):
             raise StudyError(
                 f"graph {number}: a version of PyG before 2 made it, which this one cannot read; make it again, e.g. "
@@ -217,6 +231,10 @@ def _check_contents(data_list: Sequence[Data]) -> None:
             raise StudyError(
                 f"graph {number}: it has neither x nor num_nodes, so that nodes without edges at its end would be "
                 "lost; set num_nodes"
+            )
+        if data.x is not None and data.x.size(0) != data.num_nodes:
+            raise StudyError(
+                f"graph {number}: x has {data.x.size(0)} rows, but num_nodes is {int(data.num_nodes)}; mend one of them"
             )
         if data.x is not None and data.x.is_floating_point() and not bool(data.x.double().isfinite().all()):
             raise StudyError(f"graph {number}: x holds NaN or an infinite value; mend the data set")
@@ -280,13 +298,16 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
             )
     values = torch.stack([row.double() for row in y])
     of_nodes = all(row.numel() == data.num_nodes for row, data in zip(y, data_list, strict=True))
-    if of_nodes and values.size(1) > 1 and task in (None, "multiclass") and not y[0].is_floating_point():
+    in_a_row = y[0].is_floating_point() and any(torch.as_tensor(data.y).shape[:1] == (1,) for data in data_list)
+    if of_nodes and values.size(1) > 1 and not in_a_row and task in (None, "multiclass"):
         raise StudyError(
             "y has a value for each node, but only graphs have targets in data of your own (node tasks are those of "
             "source ogbn); if the values are a graph's, set task to multilabel or regression"
         )
     task = task or _guess(values, all(not row.is_floating_point() for row in y))
-    bad = ~values.isnan() & (values != values.round()) if task != "regression" else values.isinf()
+    bad = values.isinf()
+    if task != "regression":
+        bad |= ~values.isnan() & (values != values.round())
     if task == "multiclass":
         if values.size(1) != 1:
             raise StudyError(

@@ -28,6 +28,8 @@ SOURCES = {
 }
 """Source -> ``module:function`` that takes (spec, work folder, mirror) and returns a ``Loaded``."""
 
+MOST_CODES = 2**24  # an embedding 64 wide is 4 GB then
+
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
@@ -156,7 +158,12 @@ def _card(dataset: dict[str, Any], loaded: Loaded, copies: dict[str, Any], notes
 def _columns(name: str, value: Tensor, loaded: Loaded) -> dict[str, Any]:
     if value.is_floating_point():
         return {"kind": "continuous", "width": value.size(1)}
-    used = (value.max(dim=0).values + 1).tolist()
+    used = [most + 1 for most in value.amax(dim=0).tolist()]
+    if sum(used) > MOST_CODES:
+        raise StudyError(
+            f"{name}: got whole numbers up to {max(used) - 1}; they are codes, each with an embedding of its own, for "
+            "which no memory is large enough; number them from 0 without gaps, or make them real if they are no codes"
+        )
     known = loaded.vocabulary.get(name, used)
     if len(known) != len(used) or any(most > size for most, size in zip(used, known, strict=True)):
         raise StudyError(

@@ -107,6 +107,24 @@ def data_fingerprint(path: Path) -> str:
     return digest({file.name: file_fingerprint(file) for file in files}, 64)
 
 
+def argument_fingerprint(value: Any) -> str | None:
+    """Returns a hash of what an argument of a PyG data set names: of a file, or of what a folder holds in ``raw`` and
+    in ``*/raw``, where PyG's classes keep the files that they read, without hidden ones; None if it names nothing.
+
+    Raises:
+        ValueError: If a file cannot be read.
+    """
+    if not isinstance(value, str) or not value:
+        return None
+    place = Path(os.path.expanduser(value))
+    if os.path.isfile(place):  # which takes no text amiss, however long
+        return file_fingerprint(place)
+    folders = [place / "raw", *place.glob("*/raw")] if os.path.isdir(place) else []
+    files = sorted(file for folder in folders for file in folder.rglob("*") if file.is_file())
+    found = {file.relative_to(place).as_posix(): file for file in files if not file.name.startswith(".")}
+    return digest({name: file_fingerprint(file) for name, file in found.items()}, 64) if found else None
+
+
 def bare_syntax(path: Path) -> ast.Module:
     """Returns a file's syntax without docstrings, and without empty lists, which each Python dumps in its own way."""
     tree = ast.parse(path.read_bytes(), path)  # bytes, so that a byte order mark or a declared encoding is understood

@@ -12,7 +12,7 @@ from ssma.study.classes import class_fingerprint, options_of
 from ssma.study.combinations import impossible
 from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
 from ssma.study.datasets import PARTS, Dataset
-from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, slug
+from ssma.study.ids import argument_fingerprint, canonical, canonical_json, data_fingerprint, digest, slug
 from ssma.study.names import LABEL, name_errors
 from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
@@ -236,10 +236,16 @@ class _Planner:
         return {"id": f"{slug(label)}-{digest(identity)}", "label": label, "spec": spec, "splits": splits, "use": use}
 
     def _content(self, label: str, spec: dict[str, Any]) -> str | None:
-        """Returns what one's own data are known by, wherever they lie: a hash of the files, or of the class."""
+        """Returns what one's own data are known by, wherever they lie: a hash of the files, or of the class and the
+        files that its arguments name."""
         key = "class" if spec["source"] == "pyg" else "path"
         try:
-            return class_fingerprint(spec[key]) if key == "class" else data_fingerprint(Path(spec[key]))
+            if key == "path":
+                return data_fingerprint(Path(spec[key]))
+            code = class_fingerprint(spec[key])
+            named = {name: argument_fingerprint(value) for name, value in spec["arguments"].items()}
+            found = {name: content for name, content in named.items() if content is not None}
+            return digest([code, found], 64) if found else code
         except ValueError as error:
             self.errors.append(f"datasets.{label}.{key}: {error}")
             return None

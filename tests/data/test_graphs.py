@@ -104,6 +104,12 @@ def test_refuses_a_target_that_could_broadcast():
         replace(graphs, y=torch.zeros(2, 1, dtype=torch.int64))
 
 
+def test_targets_that_are_infinite_are_named():
+    y = torch.tensor([0.5, 1e39], dtype=torch.float64)  # which float32 has no number for
+    with pytest.raises(StudyError, match=r"graph 1: y holds \[inf\]; allowed are numbers that are finite as float32"):
+        Graphs.from_data_list([Data(x=torch.ones(1, 1), edge_index=torch.empty(2, 0), y=value) for value in y])
+
+
 def test_refuses_a_target_without_any_value():
     graphs, _ = Graphs.from_data_list([graph(2, PAIR), graph(2, PAIR)])
     with pytest.raises(StudyError, match="a column of y has no known value"):

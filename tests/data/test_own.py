@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import numpy
 import pytest
 import torch
-from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 
 from ssma.data import raw
@@ -65,6 +65,14 @@ class OldStyle(Pairs):
 
     def process(self):
         torch.save(self.collate([graph(number, number % 2) for number in range(4)]), self.processed_paths[0])
+
+
+def in_parts(split="train", train=None):
+    return [graph(0, 0), graph(1, 1)] * {"train": 2, "all": 3}[split]
+
+
+def in_batches():
+    return [Batch.from_data_list([graph(0, 0.5), graph(1, 1.5)]), Batch.from_data_list([graph(2, 2.5), graph(3, 3.5)])]
 
 
 def draws():
@@ -158,6 +166,13 @@ def test_multiple_labels(tmp_path, low):
     assert (loaded.metric, loaded.num_outputs) == ("auroc", 2)
 
 
+def test_as_many_targets_as_nodes(tmp_path):
+    of_nodes, in_a_row = torch.tensor([0.5, 1, 2]), torch.tensor([[0.5, 1, 2]])
+    for y, task in ((of_nodes, "regression"), (in_a_row, "regression"), (in_a_row, None)):
+        loaded = read(tmp_path, [graph(0, y), graph(1, y)], task=task)
+        assert (loaded.task, loaded.graphs.y.tolist()) == ("regression", [[0.5, 1, 2]] * 2)
+
+
 def test_nodes_without_edges_at_the_end_count(tmp_path):
     bare = [Data(edge_index=PATH, num_nodes=5, y=torch.tensor([label])) for label in (0, 1)]
     assert read(tmp_path, bare, features="zeros").graphs.x.tolist() == [[0]] * 10
@@ -210,6 +225,8 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, torch.tensor([0, 3]))], {}, "y could be labels or numbers"),
         ([graph(0, torch.tensor([0, 3]))], {"task": "multiclass"}, "y has 2 values a graph"),
         ([graph(0, torch.tensor([0, 1, 2]))], {}, "y has a value for each node, but only graphs have targets"),
+        ([graph(0, torch.tensor([0.5, 1, 2]))] * 4, {}, "y has a value for each node, but only graphs have targets"),
+        ([graph(0, torch.tensor([[0.5], [1], [2]]))] * 4, {}, "y has a value for each node"),
         ([graph(0, torch.tensor([0, 1, 2]))], {"task": "multiclass"}, "y has a value for each node.* source ogbn"),
         (
             [graph(0, 0.0), graph(0, 0.5)],
@@ -219,6 +236,7 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0.0), graph(0, NAN)], {"task": "multiclass"}, r"graph 1: y is \[nan\]"),
         ([graph(0, 0), graph(0, 2)], {"task": "multilabel"}, r"graph 1: y is \[2.0\], not 0 or 1"),
         ([graph(0, 0.5), graph(0, math.inf)], {}, r"graph 1: y is \[inf\]"),
+        ([graph(0, 0.0), graph(0, math.inf)], {"task": "multiclass"}, r"graph 1: y is \[inf\], not a target"),
         ([graph(0, 0, edge_index=None, adj_t=torch.eye(3).to_sparse())], {}, "graph 0: its edges are in adj_t"),
         ([graph(0, 0), graph(0, "b")], {}, "graph 1: y is str but expected a dense tensor"),
         ([graph(0, 0, x=torch.eye(3).to_sparse())], {}, "graph 0: x is torch.sparse_coo torch.float32 but expected"),
@@ -229,6 +247,7 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ),
         ([graph(0, 0), graph(0, 0, num_nodes=3.0)], {}, "graph 1: num_nodes is 3.0 but expected a whole number from 0"),
         ([graph(0, 0, x=None, num_nodes="3")], {}, "graph 0: num_nodes is '3' but"),
+        ([graph(0, 0), graph(0, 1, num_nodes=4)], {"features": "degree"}, "graph 1: x has 3 rows, but num_nodes is 4"),
         ([graph(0, 0, x=torch.eye(3) * 1j)], {}, "graph 0: x is torch.strided torch.complex64"),
         ([graph(0, 0), graph(0, 1, x=torch.tensor(2.5))], {}, "graph 1: x is the number 2.5 .* a row for each node"),
         ([graph(0, 0, edge_attr=torch.tensor(3))], {}, "graph 0: edge_attr is the number 3.0 .* a row for each edge"),
@@ -395,6 +414,23 @@ def test_a_split_that_is_not_used_is_noted(tmp_path, monkeypatch):
     assert notes == ["splits: the class has a split of its own (get_idx_split), which is not used"]
 
 
+def test_batches_are_no_graphs(tmp_path):
+    with pytest.raises(
+        StudyError, match=r"got a batch of 2 graphs in place 0 of a list .*; take its graphs, batch.to_d"
+    ):
+        load_pyg(pyg_spec(f"{Pairs.__module__}.in_batches"), tmp_path, None)
+
+
+def test_a_part_that_a_class_gives_by_default_is_noted(tmp_path):
+    loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.in_parts"), tmp_path, None)
+    assert loaded.graphs.num_graphs == 4 and loaded.notes == [
+        "splits: the class gave the part split='train' of its data, its default, and folds split that part alone; "
+        "name split in arguments if it is meant"
+    ]
+    loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.in_parts", split="all"), tmp_path, None)
+    assert loaded.graphs.num_graphs == 6 and loaded.notes == []
+
+
 def test_a_class_that_asks_gets_no_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(StudyError, match="asks with {}: EOFError"):
@@ -506,6 +542,17 @@ def test_graphs_that_differ_in_edges_or_edge_features_are_no_copies(tmp_path):
     assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 0
 
 
+def test_copies_with_edges_in_another_order_are_counted(tmp_path):
+    values, order = torch.arange(4.0).unsqueeze(1), [3, 2, 1, 0]
+    made = [
+        graph(0, 0, edge_attr=values),
+        graph(0, 1, edge_index=PATH[:, order], edge_attr=values[order]),
+        graph(0, 1, edge_index=PATH[:, order], edge_attr=values),
+    ]
+    torch.save(made, tmp_path / "g.pt")
+    assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 2
+
+
 def test_numbers_of_edges_are_no_features(tmp_path):
     """Four nodes 0, 0, 0, 1 and the edge 1-0, and two nodes 0, 0 and the edges 0-1, 1-0: the same numbers in a row."""
     four = Data(torch.tensor([[0], [0], [0], [1]]), torch.tensor([[1], [0]]), y=torch.tensor([0]))
@@ -571,6 +618,19 @@ def test_edges_that_are_not_what_they_seem_are_noted(tmp_path):
     assert not any(
         note.startswith("edges") for note in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
     )
+
+
+@pytest.mark.parametrize("most", [2**24, 2**63 - 1])
+def test_codes_that_no_memory_holds_are_refused(tmp_path, most):
+    def save(code):
+        x = torch.tensor([[0], [1], [code]])
+        torch.save([graph(0, number % 2, x=x) for number in range(6)], tmp_path / "g.pt")
+        return entry(tmp_path / "g.pt")
+
+    with pytest.raises(StudyError, match=f"x: got whole numbers up to {most}; they are codes"):
+        prepare(tmp_path / "o", save(most), None)
+    card = prepare(tmp_path / "o", save(2**24 - 1), None)
+    assert card["x"] == {"kind": "categorical", "cardinalities": [2**24]}
 
 
 BLOCKS = [[1, 9, 8, 5], [10, 2, 3, 7], [4, 0, 11, 6]]  # of 12 items shuffled by seed 0: the folds

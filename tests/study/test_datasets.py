@@ -5,7 +5,7 @@ import pytest
 from ssma.errors import StudyError
 from ssma.study.config import parse_study
 from ssma.study.cost import plan_cost
-from ssma.study.ids import data_fingerprint, file_fingerprint
+from ssma.study.ids import argument_fingerprint, data_fingerprint, digest, file_fingerprint
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 
@@ -115,6 +115,41 @@ def test_ones_own_class_is_known_by_its_code_and_arguments(tmp_path, monkeypatch
     assert id_of("class Mine:\n    # said otherwise\n    size = 1\n") == first
     assert id_of("class Mine:\n    size = 2\n") != first
     assert id_of("class Mine:\n    size = 1\n", size=3) != first
+
+
+def test_ones_own_class_is_known_by_the_files_that_its_arguments_name(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_rooted_sets.py").write_text("class Mine: ...\n")
+    root = tmp_path / "root"
+
+    def id_with(file=None, text=""):
+        if file:
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text(text)
+        entry = {"source": "pyg", "class": "my_rooted_sets.Mine", "arguments": {"root": str(root)}}
+        return plan_of({"d": entry})["datasets"]["d"]["id"]
+
+    first = id_with()
+    others = {"processed/data.pt": "1", "raw/.DS_Store": "1", "notes.txt": "1", "results/s/raw/deep.txt": "1"}
+    assert {id_with(file, text) for file, text in others.items()} == {first}
+    changes = [("raw/a.csv", "1"), ("raw/a.csv", "2"), ("raw/deep/b.csv", "1"), ("SET/raw/c.csv", "1")]
+    assert len({first, *(id_with(*change) for change in changes)}) == 5
+    (root / "raw/deep/b.csv").unlink()
+    (root / "SET/raw/c.csv").unlink()
+    assert id_with("raw/a.csv", "1") == id_with("raw/a.csv", "1") != first
+
+
+def test_an_argument_that_names_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "a.csv").write_text("abc")
+    sha = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert [argument_fingerprint(str(tmp_path / "a.csv")), argument_fingerprint("~/a.csv")] == [sha, sha]
+    (tmp_path / "raw").symlink_to(tmp_path / "far")
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "b.csv").write_text("abc")
+    assert argument_fingerprint(str(tmp_path)) == digest({"raw/b.csv": sha}, 64)
+    nothing = ["", "train", "a" * 5000, "\0", "~nobody/x", 3, 0.5, None, True, [str(tmp_path)], str(tmp_path / "far")]
+    assert [argument_fingerprint(value) for value in nothing] == [None] * len(nothing)
 
 
 def test_fingerprints(tmp_path):
