@@ -19,7 +19,7 @@ def read_plan(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise StudyError(
             f"{path}: is not there; a plan is written when its study is started (snakemake --configfile STUDY.yaml) or "
-            "by `ssma plan`, and looked for in the folder that a command is called in"
+            f"by `ssma plan STUDY.yaml --write {path}`, and looked for in the folder that a command is called in"
         )
     record = read_record(path)
     if record.get("kind") != "plan":
