@@ -17,7 +17,7 @@ from typing import Any
 from ssma.errors import STOPPED, StudyError
 from ssma.study.config import Study, load_study
 from ssma.study.cost import describe, duration, plan_cost, usable_cores
-from ssma.study.lookup import named, named_arm, read_plan
+from ssma.study.lookup import named, named_arm, open_results, read_plan
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import read_record, write_record
@@ -171,18 +171,18 @@ def _plan(options: argparse.Namespace) -> int:
 def _store(options: argparse.Namespace) -> int:
     from ssma.track.live import open_tracker, try_again
 
-    plan = read_plan(options.plan)
+    plan, results = open_results(options.plan)
     if url := storage_url(plan["config"]["tune"]):
         from ssma.tune.storage import create_tables
 
         create_tables(url)
-    try_again(Results(options.plan.parent))
-    open_tracker(Results(options.plan.parent), plan)
+    try_again(results)
+    open_tracker(results, plan)
     return 0
 
 
 def _prepare(options: argparse.Namespace) -> int:
-    plan, results = read_plan(options.plan), Results(options.plan.parent)
+    plan, results = open_results(options.plan)
     dataset = named(plan["datasets"], options.dataset, "data set")
     mirror = plan["config"]["data"]["mirror"] or os.environ.get("SSMA_DATA_MIRROR")
     with _imports():
@@ -237,8 +237,7 @@ def _verdict(arm: dict[str, Any], record: dict[str, Any]) -> int:
 def _collect(options: argparse.Namespace) -> int:
     from ssma.report.frame import collect, write_frame
 
-    read_plan(options.plan)
-    results = Results(options.plan.parent)
+    _, results = open_results(options.plan)
     write_frame(collect(results), results.frame)
     return 0
 
@@ -253,7 +252,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _theory(options: argparse.Namespace) -> int:
-    plan, results = read_plan(options.plan), Results(options.plan.parent)
+    plan, results = open_results(options.plan)
     experiment = named(plan["theory"], options.experiment, "theory experiment")
     with _imports():
         import torch
@@ -274,8 +273,9 @@ def _track(options: argparse.Namespace) -> int:
     from ssma.track.fill import fill
     from ssma.track.live import try_again
 
-    counts = fill(Results(options.plan.parent), read_plan(options.plan))
-    try_again(Results(options.plan.parent))
+    plan, results = open_results(options.plan)
+    counts = fill(results, plan)
+    try_again(results)
     print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items()))
     return 0
 
@@ -283,7 +283,7 @@ def _track(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     from ssma.track.live import unusable
 
-    plan, results = read_plan(options.plan), Results(options.plan.parent)
+    plan, results = open_results(options.plan)
     records = [path for arm in plan["arms"] if (path := results.evaluation(arm["id"])).exists()]
     failed = [record for path in records if (record := read_record(path))["status"] != "ok"]
     print(f"{plan['study']}: {len(records) - len(failed)} of {len(plan['arms'])} arms have a result")
@@ -320,7 +320,7 @@ def _self() -> str:
 def _show(options: argparse.Namespace) -> int:
     from ssma.report.show import describe_arm, describe_fit
 
-    plan, results = read_plan(options.plan), Results(options.plan.parent)
+    plan, results = open_results(options.plan)
     if results.fit(options.cell).exists():
         print(describe_fit(results, options.cell), end="")
     else:
@@ -331,7 +331,7 @@ def _show(options: argparse.Namespace) -> int:
 def _rerun(options: argparse.Namespace) -> int:
     with _imports():
         from ssma.rerun import circumstances, differences, records_of, rerun
-    plan, results = read_plan(options.plan), Results(options.plan.parent)
+    plan, results = open_results(options.plan)
     records, unlike, why = records_of(results, plan, options.cell), 0, {}
     for old, new in zip(records, rerun(results, records, plan["config"]["device"]), strict=True):
         if found := differences(old, new):
@@ -345,7 +345,8 @@ def _rerun(options: argparse.Namespace) -> int:
 def _ui(options: argparse.Namespace) -> int:
     from ssma.track.ui import open_ui
 
-    open_ui(Results(options.plan.parent), read_plan(options.plan), options.port)
+    plan, results = open_results(options.plan)
+    open_ui(results, plan, options.port)
     return 0
 
 

@@ -26,9 +26,12 @@ def records_of(results: Results, plan: dict[str, Any], cell: str) -> list[dict[s
     """
     if results.fit(cell).exists():
         return [read_record(results.fit(cell))]
-    evaluation = read_record(results.evaluation(named_arm(plan, cell)["id"]))
+    arm = named_arm(plan, cell)["id"]
+    if not results.evaluation(arm).exists():
+        raise StudyError(f"arm {arm} is not evaluated yet: there is no {results.evaluation(arm)}")
+    evaluation = read_record(results.evaluation(arm))
     if not evaluation["fits"]:
-        raise StudyError(f"arm {evaluation['arm_id']} has no evaluation fits: {evaluation['reason']}")
+        raise StudyError(f"arm {arm} has no evaluation fits: {evaluation['reason']}")
     return [read_record(results.fit(fit["id"])) for fit in evaluation["fits"]]
 
 

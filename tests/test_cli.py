@@ -109,11 +109,38 @@ def test_a_record_that_is_no_plan_is_named(tmp_path, capsys, command):
     assert capsys.readouterr().err == told
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "store {}",
+        "prepare {} d",
+        "collect {}",
+        "track {}",
+        "status {}",
+        "show {} x",
+        "rerun {} x",
+        "ui {}",
+        "theory {} t",
+    ],
+)
+def test_a_report_is_not_taken_for_results(tmp_path, capsys, command):
+    """To collect the records that it does not have emptied its table, from which everything in it is drawn."""
+    write_record(tmp_path / "plan.json", {"kind": "plan", "study": "s", "arms": [], "datasets": {}, "theory": {}})
+    for name in ("records.parquet", "index.html"):
+        (tmp_path / name).write_text(name)
+    assert main(command.format(tmp_path / "plan.json").split()) == 2
+    told = f"ssma: {tmp_path}: is a report without the records of fits; give the study file, or the plan in the results"
+    assert capsys.readouterr().err.startswith(told)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["index.html", "plan.json", "records.parquet"]
+    assert (tmp_path / "records.parquet").read_text() == "records.parquet"
+
+
 def test_a_study_file_is_one_also_in_capitals(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("STUDY.YML").write_text((ROOT / "config.yaml").read_text())
     assert main(["status", "STUDY.YML"]) == 2
     assert capsys.readouterr().err == (
         "ssma: results/quickstart/plan.json: is not there; a plan is written when its study is started (snakemake "
-        "--configfile STUDY.yaml) or by `ssma plan`, and looked for in the folder that a command is called in\n"
+        "--configfile STUDY.yaml) or by `ssma plan STUDY.yaml --write results/quickstart/plan.json`, and looked for in "
+        "the folder that a command is called in\n"
     )

@@ -131,10 +131,17 @@ def _train(
     train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
     training = Training(network, train, validation, task, settings["training"], spec["seed"])
-    started = _restore(training, checkpoint) or now
+    made_by = {
+        "code": code_fingerprint(),
+        "device": device.type,
+        "threads": torch.get_num_threads(),
+        "compilation": compiled,
+        "versions": _versions(),
+    }
+    started = _restore(training, checkpoint, made_by) or now
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    status, reason = training.run(_Saver(checkpoint, started))
+    status, reason = training.run(_Saver(checkpoint, {"made_by": made_by, "started": started}))
     scores, modules = dict.fromkeys(parts), None
     if status == "ok":
         network.load_state_dict(training.best["state"])
@@ -177,8 +184,11 @@ def _batches(
     return train, {name: PartBatches(graphs, own, size, False, device, steps) for name, own in items.items()}
 
 
-def _restore(training: Training, checkpoint: Path) -> str | None:
-    """Continues from a checkpoint, if there is a readable one that the same code made; returns when the fit started."""
+def _restore(training: Training, checkpoint: Path, made_by: dict[str, Any]) -> str | None:
+    """Continues from a checkpoint, if there is a readable one that was made as this fit is; returns when it started.
+
+    Other code, threads, versions or device would make other numbers, and the record names those at its end alone.
+    """
     if not checkpoint.exists():
         return None
     try:
@@ -187,8 +197,9 @@ def _restore(training: Training, checkpoint: Path) -> str | None:
     except Exception as error:  # a damaged file makes torch.load raise nearly anything
         log.warning("%s cannot be read (%s); the fit starts from its first epoch", checkpoint, error)
         return None
-    if state.pop("code", None) != code_fingerprint():
-        log.warning("%s was made by other code; the fit starts from its first epoch", checkpoint)
+    before = state.pop("made_by", {})
+    if other := [name for name in made_by if before.get(name) != made_by[name]]:
+        log.warning("%s was made by other %s; the fit starts from its first epoch", checkpoint, ", ".join(other))
         return None
     started = state.pop("started")
     training.restore(state)
@@ -202,14 +213,14 @@ class _Saver:
     Where it cannot be written, the training goes on, and what was saved before stays.
     """
 
-    def __init__(self, path: Path, started: str) -> None:
-        self.path, self.started, self.next = path, started, time.monotonic() + CHECKPOINT_SECONDS
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self.path, self.about, self.next = path, about, time.monotonic() + CHECKPOINT_SECONDS
 
     def __call__(self, training: Training) -> None:
         if time.monotonic() < self.next:
             return
         file, wait = BytesIO(), CHECKPOINT_SECONDS
-        torch.save(training.state() | {"code": code_fingerprint(), "started": self.started}, file)
+        torch.save(training.state() | self.about, file)
         try:
             write_atomic(self.path, file.getvalue())
         except StudyError as error:
@@ -230,6 +241,6 @@ def _versions() -> dict[str, str]:
     return {
         "ssma": ssma.__version__,
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # its own type is not one that a checkpoint may hold
         "torch_geometric": torch_geometric.__version__,
     }

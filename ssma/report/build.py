@@ -58,7 +58,7 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
             the plan; if the results are a report and ``out`` is another folder or one ablation is asked for.
     """
     plan, in_place = read_plan(results.plan), results.root.resolve() == out.resolve()
-    if results.frame.exists() and not results.fits.exists() and (ablation or not in_place):
+    if results.is_report and (ablation or not in_place):
         told = "is a report without the records of fits, which can be made again whole and in its own folder only"
         raise StudyError(f"{results.root}: {told}; give --out {results.root}, or the plan in the results folder")
     if ablation:

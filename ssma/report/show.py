@@ -166,10 +166,11 @@ def _made_by(records: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _where(written: Results, arm: dict[str, Any]) -> dict[str, Any]:
+    jobs = ("tune", "evaluate") if arm["space"] else ("evaluate",)  # nothing to search: no job of its own for it
     return {
         "trials": written.chosen(arm["id"]),
         "fits": written.evaluation(arm["id"]),
-        "logs": ", ".join(str(written.root / "logs" / job / f"{arm['id']}.log") for job in ("tune", "evaluate")),
+        "logs": ", ".join(str(written.root / "logs" / job / f"{arm['id']}.log") for job in jobs),
         "MLflow": f"search for: tags.\"ssma.arm\" = '{arm['id']}'",
         "again": f"ssma rerun {written.plan} {arm['id']}",
     }

@@ -168,6 +168,8 @@ def _place(reader: _Reader, dataset: str, layer: str, arms: dict[str, Point], ru
     )
     text = f"{dataset}, {layer}: {of} the best is {point_text(arms[best])}, "
     text += f"{metric.title} {metric.spread(row['mean'], row['std'])} ({count} fits)"
+    if equal := [point_text(arms[arm]) for arm in run if arm != best and reader.mean(arm) == reader.mean(best)]:
+        text += f", and {listing(equal)} {'has' if len(equal) == 1 else 'have'} the same mean"
     name = baseline_name(layer)
     if others := [arm for arm in run if arm in reader.against]:
         text += f"; against {name}: {_compared(reader, others, arms, reader.against, metric)}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from ssma.errors import StudyError
 from ssma.study.config import did_you_mean
+from ssma.study.paths import Results
 from ssma.study.records import read_record
 
 
@@ -19,12 +20,27 @@ def read_plan(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise StudyError(
             f"{path}: is not there; a plan is written when its study is started (snakemake --configfile STUDY.yaml) or "
-            "by `ssma plan`, and looked for in the folder that a command is called in"
+            f"by `ssma plan STUDY.yaml --write {path}`, and looked for in the folder that a command is called in"
         )
     record = read_record(path)
     if record.get("kind") != "plan":
         raise StudyError(f"{path}: is a record of kind {record.get('kind')!r}, expected results/<study>/plan.json")
     return record
+
+
+def open_results(path: Path) -> tuple[dict[str, Any], Results]:
+    """Returns a plan and the results that it lies in.
+
+    Raises:
+        StudyError: As `read_plan`, and if they are a report: it has nothing of what its numbers came from.
+    """
+    plan, results = read_plan(path), Results(path.parent)
+    if results.is_report:
+        raise StudyError(
+            f"{results.root}: is a report without the records of fits; give the study file, or the plan in the results "
+            "folder (`ssma report` makes its pages again)"
+        )
+    return plan, results
 
 
 def named(items: Mapping[str, Any], name: str, kind: str) -> Any:

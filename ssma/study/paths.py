@@ -19,6 +19,11 @@ class Results:
         return self.root / "records.parquet"
 
     @property
+    def is_report(self) -> bool:
+        """Whether the folder is a report: it holds what pages are made from, and no records of fits."""
+        return self.frame.exists() and (self.root / "index.html").exists() and not self.fits.exists()
+
+    @property
     def store(self) -> Path:
         return self.root / "mlflow"
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from ssma.study.ids import digest
@@ -83,14 +84,19 @@ def arm_run(plan: dict[str, Any], arm: dict[str, Any]) -> Run:
 
 
 def arm_points(chosen: dict[str, Any], evaluation: dict[str, Any], fits: list[dict[str, Any]]) -> list[Point]:
-    """Returns an arm's own metrics: test and validation mean over its good evaluation fits, how many of these there
-    are, and the validation mean of the trial that was chosen (where it is one)."""
-    good = [fit for fit in fits if fit["status"] == "ok"]
+    """Returns an arm's own metrics: test and validation mean of its good evaluation fits, how many of these there are,
+    and the validation mean of the trial that was chosen (where it is one).
+
+    They are those of the report: a mean is over splits, each averaged over its repeats first, and a fit whose test
+    metric is no finite number is not good.
+    """
+    good = [fit for fit in fits if fit["status"] == "ok" and _finite(fit["test"][fit["metric"]])]
     numbers: dict[str, float | None] = {"fits.ok": len(good), "fits.planned": evaluation["planned"]}
     for part in ("test", "validation") if good else ():
-        scores = [fit[part][fit["metric"]] for fit in good]
-        if None not in scores:
-            numbers[f"mean.{part}_{good[0]['metric']}"] = sum(scores) / len(scores)
+        of_splits: dict[int, list[float]] = {}
+        for fit in good:
+            of_splits.setdefault(fit["spec"]["split"], []).append(fit[part][fit["metric"]])
+        numbers[f"mean.{part}_{good[0]['metric']}"] = fmean(map(fmean, of_splits.values()))
     numbers |= {"trials.complete": sum(trial["state"] == "complete" for trial in chosen["trials"])}
     trials = {trial["number"]: trial["validation"] for trial in chosen["trials"]}
     picked = set(chosen["chosen_trial"].values()) - {None}

@@ -194,7 +194,9 @@ def test_a_full_disk_costs_no_training_and_leaves_no_half_checkpoint(study, prep
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_checkpoint_of_other_code_is_not_continued(study, prepared, tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize("what", ["code", "threads", "versions"])
+def test_a_checkpoint_that_was_made_otherwise_is_not_continued(study, prepared, tmp_path, monkeypatch, caplog, what):
+    """The record names what made the fit: it would be true of the last epochs alone, and a rerun would differ."""
     monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
     spec = spec_of(study, prepared)
     save = run._Saver.__call__
@@ -207,12 +209,14 @@ def test_a_checkpoint_of_other_code_is_not_continued(study, prepared, tmp_path, 
     with pytest.raises(KeyboardInterrupt):
         run.run_fit(Results(tmp_path), prepared, spec, CPU)
     monkeypatch.setattr(run._Saver, "__call__", save)
-    monkeypatch.setattr(run, "code_fingerprint", lambda: "other")
+    other = {"code": "other", "threads": torch.get_num_threads() + 1, "versions": run._versions() | {"torch": "1.0"}}
+    names = {"code": "code_fingerprint", "threads": "torch.get_num_threads", "versions": "_versions"}
+    monkeypatch.setattr(f"ssma.fit.run.{names[what]}", lambda: other[what])
     epochs = []
     monkeypatch.setattr(Training, "_epoch", lambda self, real=Training._epoch: epochs.append(self.epochs) or real(self))
     record = run.run_fit(Results(tmp_path), prepared, spec, CPU)
-    assert (record["status"], record["code"], epochs) == ("ok", "other", [0, 1, 2, 3, 4, 5])
-    assert "was made by other code; the fit starts from its first epoch" in caplog.text
+    assert (record["status"], record[what], epochs) == ("ok", other[what], [0, 1, 2, 3, 4, 5])
+    assert f"was made by other {what}; the fit starts from its first epoch" in caplog.text
 
 
 def test_test_data_that_cannot_be_measured_change_no_status(study, prepared, tmp_path):

@@ -71,6 +71,8 @@ def test_a_compiled_fit_is_compiled_again_where_that_can_be(tmp_path, monkeypatc
 def test_an_arm_without_evaluation_fits_did_not_come_out_as_recorded(tmp_path):
     plan, results = make_plan(parse_study(STUDY)), Results(tmp_path)
     arm = plan["arms"][0]["id"]
+    with pytest.raises(StudyError, match=f"arm {arm} is not evaluated yet: there is no .*/{arm}/evaluation.json"):
+        records_of(results, plan, "gcn")
     evaluation = {"kind": "evaluation", "arm_id": arm, "status": "failed", "reason": "no valid trial", "fits": []}
     write_record(results.evaluation(arm), evaluation)
     with pytest.raises(StudyError, match=f"arm {arm} has no evaluation fits: no valid trial"):

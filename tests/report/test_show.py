@@ -31,6 +31,7 @@ def test_an_arm_is_told_with_everything_behind_its_numbers(shown, study):
         "split 0 repeat 0 seed 7: ok", "accuracy in %: train 85.0, validation 85.0, test 85.0; "
         "validation 10.0 (epoch 1) → 30.0 (epoch 3) → 40.0 (epoch 10)", "split 2 repeat 1 seed 7: diverged: diverged: on purpose",
         "code c0de", "torch 2.13.0", "device cpu", "MLflow search for: tags.\"ssma.arm\" = 'MUTAG-gcn-ssma'",
+        f"logs {study.root}/logs/evaluate/MUTAG-gcn-ssma.log\n",
         f"again ssma rerun {study.plan} MUTAG-gcn-ssma", str(study.fit("MUTAG-gcn-ssma-e0r0")),
     ):  # fmt: skip
         assert line in text
@@ -45,6 +46,7 @@ def test_what_a_search_chose_is_told(fabric):
     for line in (
         "training.lr [0.1,0.2]", "sampler tpe", "chosen by validation", "trials planned 2", "tuned splits 0\n",
         'choice for evaluation splits 0 to 2 trial 1: {"training.lr":0.2}', "evaluation splits 0 to 2\n not evaluated yet", "card not prepared",
+        f"logs {fabric.results.root}/logs/tune/MUTAG-gcn-ssma.log, {fabric.results.root}/logs/evaluate/MUTAG-gcn-ssma.log\n",
     ):  # fmt: skip
         assert line in text
 

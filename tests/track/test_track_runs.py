@@ -1,8 +1,9 @@
 import math
 
+import pytest
 from made_records import make_fit, make_plan, make_trial
 
-from ssma.track.runs import Point, arm_run, trial_run
+from ssma.track.runs import Point, arm_points, arm_run, trial_run
 
 
 def test_what_is_not_finite_is_left_out():
@@ -36,3 +37,18 @@ def test_a_long_label_fits_in_the_name_of_a_run():
     plan = make_plan(["one"])
     arm = plan["arms"][0] | {"label": "x" * 300}
     assert arm_run(plan, arm).name == "x" * 250
+
+
+def test_the_means_of_an_arm_are_those_of_the_report():
+    """Split by split, and without fits that a report shows as diverged: a fit of two on a split weighs more there."""
+    (arm,) = make_plan(["one"])["arms"]
+    fits = [make_fit(arm, split) for split in (0, 1, 1, 2)]
+    for fit, test in zip(fits, (0.4, 0.7, 0.9, None), strict=True):
+        fit["test"] = {"loss": None, "accuracy": test}
+    fits[0]["validation"] = {"loss": 0.1, "accuracy": 0.3}
+    chosen = {"trials": [], "chosen_trial": {"0": None}, "metric": "accuracy"}
+    points = {point.name: point.value for point in arm_points(chosen, {"planned": 6}, fits)}
+    assert points == {
+        "fits.ok": 3, "fits.planned": 6, "trials.complete": 0,
+        "mean.test_accuracy": pytest.approx(0.6), "mean.validation_accuracy": pytest.approx(0.6),
+    }  # fmt: skip
