@@ -1,4 +1,5 @@
-"""From the slots of every group to its result: scales, product, compressor. Pure functions of tensors."""
+"""From messages, or the slots of every group, to its result: scales, product, compressor. Functions of tensors, so that
+they can be compiled as a whole."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from ssma.aggr.opaque import recorded
 from ssma.aggr.product import compressed_product
 from ssma.aggr.selection import Groups, attention_slots
 from ssma.aggr.spectrum import kept
-from ssma.aggr.stable import linear, rows_of
+from ssma.aggr.stable import linear, rows_of, shifted
 from ssma.aggr.steps import BLOCK, headroom
 
 WHOLE_BYTES = {"cpu": 2**23, "cuda": 2**28}  # of all factors: beyond, what a whole call holds costs more than it saves
@@ -42,7 +43,7 @@ class Recipe(NamedTuple):
     """Linear map of a slot to its image; without ``roots``, after the channels, of the constants of a filled and of an
     empty slot."""
     weight: Tensor | None
-    """First part of the compressor, ``[columns of the image, rows]``, unless the matrix is followed by it already."""
+    """First part of the compressor, ``[columns of the factors, rows]``, unless the matrix is followed by it already."""
     expand: Tensor | None
     """Second part of the compressor, ``[channels, rows]``."""
     bias: Tensor
@@ -125,7 +126,7 @@ def combined(way: Way, recipe: Recipe, filled: Tensor, slots: Tensor) -> Tensor:
     else:
         out = compressed_product(*factors(way, recipe, filled, slots))
     if recipe.expand is None:
-        return out + recipe.bias
+        return shifted(out, recipe.bias)
     return linear(out, recipe.expand, recipe.bias)
 
 

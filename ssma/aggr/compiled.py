@@ -15,7 +15,7 @@ Number = tuple[Tensor, ...]
 """Real part, and imaginary part unless all are real; ``[rows, m1, b]`` each."""
 
 _KERNELS: dict[tuple, Callable] = {}
-"""What is compiled."""
+"""What :func:`run` has compiled, by what it is kept for."""
 
 
 class CompiledSteps:
@@ -45,35 +45,42 @@ class CompiledSteps:
 def run(function: Callable, options: tuple, dims: tuple, *tensors: Tensor | None) -> Any:
     """Calls ``function(*options, *tensors)`` compiled.
 
-    What is compiled is kept for the function, its options, and the dtypes, devices and shapes of the tensors; it
-    serves any sizes above 1. Where it is called first, `torch.compile` makes it, which takes seconds.
+    What is compiled is kept for the function, its options, the dtypes, devices and other sizes of the tensors, and
+    which of the varying sizes are equal; it serves any of these above 1. Where it is called first, `torch.compile`
+    makes it, which takes seconds.
 
     Args:
         function: What to compile.
         options: Constants.
         dims: The dimension of each tensor whose size varies from call to call, or None.
-        *tensors: Contiguous tensors, or None.
+        *tensors: Tensors, or None.
     """
-    sizes = [tensor.size(dim) for tensor, dim in zip(tensors, dims, strict=True) if not (tensor is None or dim is None)]
+    tensors = tuple(None if tensor is None else _plain(tensor) for tensor in tensors)
+    varying = [(tensor, dim) for tensor, dim in zip(tensors, dims, strict=True) if not (tensor is None or dim is None)]
+    sizes = [tensor.size(dim) for tensor, dim in varying]
     key = (
         function, options, tuple(map(_kind, tensors, dims)), tuple(map(sizes.index, sizes)), torch.get_num_threads(),
         torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
     )  # fmt: skip
-    for tensor, dim in zip(tensors, dims, strict=True):
-        if not (tensor is None or dim is None):
-            torch._dynamo.maybe_mark_dynamic(tensor, dim)
-    if key in _KERNELS:
-        return _KERNELS[key](*tensors)
-    kernel = _kernel(function, options)
+    for tensor, dim in varying:
+        torch._dynamo.maybe_mark_dynamic(tensor, dim)
+    if key not in _KERNELS:
+        _KERNELS[key] = _kernel(function, options)
     try:
-        result = kernel(*tensors)
+        return _KERNELS[key](*tensors)
     except torch._dynamo.exc.TorchDynamoException as error:
         raise RuntimeError(
             f"SSMAAggregation got compiled=True but torch.compile failed: {error}\nOn a CPU it needs a C++ compiler"
             f" (with conda: cxx-compiler), on a GPU Triton; install it, or leave compiled at its default, False"
         ) from error
-    _KERNELS[key] = kernel
-    return result
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """Returns a tensor as a compiler expects to see it again: contiguous if it was, at the start of its memory, and not
+    the caller's own, which takes marks."""
+    if tensor.storage_offset():
+        return tensor.clone()
+    return tensor if tensor.requires_grad else tensor.view_as(tensor)
 
 
 def _kind(tensor: Tensor | None, dim: int | None) -> tuple | None:

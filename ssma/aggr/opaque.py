@@ -49,7 +49,8 @@ def opaque(
         def backward(ctx: Any, grad: Tensor) -> tuple:
             if torch.is_grad_enabled():
                 raise RuntimeError(f"{name} has no second derivatives; call backward or grad without create_graph")
-            return gradients(ctx, grad.contiguous(), backward)
+            with torch.autocast(grad.device.type, enabled=False):
+                return gradients(ctx, grad.contiguous(), backward)
 
     operator = torch.library.custom_op(name, forward, mutates_args=())
     operator_backward = torch.library.custom_op(f"{name}_backward", backward, mutates_args=())

@@ -1,7 +1,8 @@
-"""Steps whose gradients come out the same, compiled or not, on every call and for any number of rows.
+"""Steps with gradients of their own, which a compiler makes once for any number of rows, and which on a CPU come out
+the same on every call.
 
-A compiler left to itself adds to rows in whatever order its threads come, and makes sums over rows for some numbers of
-rows only. Second derivatives do not get here: the sums of :mod:`ssma.aggr.selection` refuse them.
+A compiler left to itself adds to rows in whatever order its threads come, and makes sums over rows for up to 4096 of
+them, or for more. Second derivatives do not get here: the sums of :mod:`ssma.aggr.selection` refuse them.
 """
 
 import math
@@ -14,13 +15,15 @@ from torch import Tensor
 class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
-        ctx.save_for_backward(x, index)
+        ctx.rows = x.size(0)
+        ctx.save_for_backward(index)
         return x.index_select(0, index)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        x, index = ctx.saved_tensors
-        return torch.zeros_like(x).scatter_add_(0, index.unsqueeze(1).expand_as(grad), grad), None
+        (index,) = ctx.saved_tensors
+        rows = grad.new_zeros(ctx.rows, grad.size(1))
+        return rows.scatter_add_(0, index.unsqueeze(1).expand_as(grad), grad), None
 
 
 class _Linear(torch.autograd.Function):
@@ -30,10 +33,25 @@ class _Linear(torch.autograd.Function):
         return torch.nn.functional.linear(x, weight, bias)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        ones = grad.new_ones(grad.size(0), 2)  # of one column a compiler makes the sum again
-        return grad @ weight if ctx.needs_input_grad[0] else None, grad.t() @ x, (grad.t() @ ones)[:, 0]
+        with torch.autocast(grad.device.type, enabled=False):
+            return (
+                grad @ weight if ctx.needs_input_grad[0] else None,
+                grad.t() @ x if ctx.needs_input_grad[1] else None,
+                _sum_of_rows(grad) if ctx.needs_input_grad[2] else None,
+            )
+
+
+class _Shifted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
+        return x + bias
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        with torch.autocast(grad.device.type, enabled=False):
+            return grad, _sum_of_rows(grad) if ctx.needs_input_grad[1] else None
 
 
 class _GroupSoftmax(torch.autograd.Function):
@@ -42,7 +60,7 @@ class _GroupSoftmax(torch.autograd.Function):
         largest = score.new_full((score.size(0), sizes.size(0)), -math.inf)
         largest = largest.scatter_reduce_(1, group.expand_as(score), score, "amax")
         power = (score - largest.index_select(1, group)).exp_()
-        weight = power.div_(_sums(power, group, sizes))
+        weight = power.div_(_group_sums(power, group, sizes))
         ctx.save_for_backward(weight, group, sizes)
         return weight
 
@@ -50,7 +68,7 @@ class _GroupSoftmax(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         weight, group, sizes = ctx.saved_tensors
         share = grad * weight
-        return share.sub_(_sums(share, group, sizes).mul_(weight)), None, None
+        return share.sub_(_group_sums(share, group, sizes).mul_(weight)), None, None
 
 
 def rows_of(x: Tensor, index: Tensor) -> Tensor:
@@ -61,6 +79,11 @@ def rows_of(x: Tensor, index: Tensor) -> Tensor:
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Returns `torch.nn.functional.linear` of rows ``[M, C]``."""
     return _Linear.apply(x, weight, bias)
+
+
+def shifted(x: Tensor, bias: Tensor) -> Tensor:
+    """Returns rows ``[M, C]`` plus a bias ``[C]``."""
+    return _Shifted.apply(x, bias)
 
 
 def group_softmax(score: Tensor, group: Tensor, sizes: Tensor) -> Tensor:
@@ -74,7 +97,12 @@ def group_softmax(score: Tensor, group: Tensor, sizes: Tensor) -> Tensor:
     return _GroupSoftmax.apply(score, group, sizes)
 
 
-def _sums(value: Tensor, group: Tensor, sizes: Tensor) -> Tensor:
+def _sum_of_rows(grad: Tensor) -> Tensor:
+    """Returns the sum over rows as a matrix product, by two columns: of one a compiler makes a sum again."""
+    return (grad.t() @ grad.new_ones(grad.size(0), 2))[:, 0]
+
+
+def _group_sums(value: Tensor, group: Tensor, sizes: Tensor) -> Tensor:
     """Returns for each message the sum over its group, ``[kappa, M]``."""
     sums = value.new_zeros(value.size(0), sizes.size(0)).scatter_add_(1, group.expand_as(value), value)
     return sums.index_select(1, group)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ssma.aggr import SSMAAggregation
-from ssma.aggr.combine import factors, scores
+from ssma.aggr.combine import Recipe, factors, scores
 from ssma.aggr.product import chunks, compressed_product, in_lanes
 from ssma.aggr.selection import attention_slots, groups_of
 from ssma.bench.measure import Work
@@ -31,16 +31,17 @@ def stages(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> li
         dim_size: Number of nodes.
     """
 
-    def selection() -> Tensor:
-        message = _leaf(x)
-        return _slots(aggr, message, index, dim_size)[0]
+    way, recipe = aggr.way(), aggr.recipe(x)
 
-    slots, filled = _slots(aggr, x.detach(), index, dim_size)
+    def selection() -> Tensor:
+        return _slots(aggr, recipe, _leaf(x), index, dim_size)[0]
+
+    slots, filled = _slots(aggr, recipe, x, index, dim_size)
     slots = slots.detach()
-    before, weight, flags = _split(_factors(aggr, slots, filled))
+    before, weight, flags = _split(factors(way, recipe, filled, slots))
 
     def preparation() -> Tensor:
-        return _split(_factors(aggr, slots, filled))[1]
+        return _split(factors(way, aggr.recipe(x), filled, slots))[1]
 
     def product() -> Tensor:
         return compressed_product(_leaf(slots), *before[1:], _leaf(weight), *flags)
@@ -65,7 +66,9 @@ def shares(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> di
     What the fused stage takes beyond them is the product with its normalisation. The arguments are those of
     :func:`stages`.
     """
-    before, weight, _ = _split(_factors(aggr, *_slots(aggr, x, index, dim_size)))
+    recipe = aggr.recipe(x)
+    slots, filled = _slots(aggr, recipe, x, index, dim_size)
+    before, weight, _ = _split(factors(aggr.way(), recipe, filled, slots.detach()))
     slots, matrix, weight = before[0], before[3], in_lanes(weight.detach())
     spectra = x.new_ones(aggr.kappa, dim_size, matrix.size(1))
     signal, grad = x.new_ones(dim_size, weight.size(0)), x.new_ones(dim_size, weight.size(1))
@@ -93,15 +96,10 @@ def shares(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> di
     }
 
 
-def _slots(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
+def _slots(aggr: SSMAAggregation, recipe: Recipe, x: Tensor, index: Tensor, dim_size: int) -> tuple[Tensor, Tensor]:
     """Returns the slots, ``[kappa, dim_size, d]``, and how many are filled."""
-    score = scores(aggr.way(), aggr.recipe(x), x, *aggr.scored(x, index))
+    score = scores(aggr.way(), recipe, x, *aggr.scored(x, index))
     return attention_slots(x, score, groups_of(index, dim_size, 1))
-
-
-def _factors(aggr: SSMAAggregation, slots: Tensor, filled: Tensor) -> tuple:
-    """Returns the arguments of the product."""
-    return factors(aggr.way(), aggr.recipe(slots), filled, slots)
 
 
 def _split(arguments: tuple) -> tuple[tuple, Tensor, tuple]:

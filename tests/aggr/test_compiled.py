@@ -104,10 +104,12 @@ def test_inside_layers(way, options):
 
 
 @with_compiler
-def test_what_is_compiled_serves_any_number_of_rows(monkeypatch):
-    """A call as a whole, forward and backward; one without gradients; each step, also in chunks. A single row has
-    kernels of its own."""
-    plain, compiled = pair(5, 3, torch.float64)
+@pytest.mark.parametrize("compression", [0.25, 1.0])
+def test_what_is_compiled_serves_any_number_of_rows(monkeypatch, compression):
+    """A call as a whole, forward and backward, wherever in memory its inputs lie; one without gradients; each step,
+    also in chunks. A single row has kernels of its own."""
+    monkeypatch.setattr("ssma.aggr.compiled._KERNELS", {})
+    plain, compiled = pair(5, 3, torch.float64, compression=compression)
     counters.clear()
 
     def compare(*numbers):
@@ -116,7 +118,14 @@ def test_what_is_compiled_serves_any_number_of_rows(monkeypatch):
             assert_equal(results(compiled, x, index, nodes), results(plain, x, index, nodes), 1e-10)
         return counters["stats"]["unique_graphs"]
 
-    assert compare(9, 30, 2, 0, 1100) == 1
+    assert compare(9, 30, 2, 0, 5000) == 1
+    x, index = messages(50, 5, torch.float64)
+    for first in (1, 2, 7):  # rows of larger tensors
+        assert_equal(
+            results(compiled, x[first:], index[first:], 50), results(plain, x[first:], index[first:], 50), 1e-10
+        )
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not hasattr(index, "_dynamo_weak_dynamic_indices")  # nothing of it stays at the caller's
     with torch.no_grad():
         for nodes in (100, 7):
             x, index = messages(nodes, 5, torch.float64)
@@ -134,15 +143,20 @@ def test_gradients_are_the_same_on_every_call():
     """Threads add to a node in no fixed order, where torch.compile is left to itself."""
     _, compiled = pair(8, 2)
     x, index = messages(1000, 8)
-    first = results(compiled, x, index.clamp(max=40), 1000)
-    for _ in range(3):
-        for one, other in zip(results(compiled, x, index.clamp(max=40), 1000), first, strict=True):
-            assert torch.equal(one, other)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        first = results(compiled, x, index.clamp(max=40), 1000)
+        for _ in range(3):
+            for one, other in zip(results(compiled, x, index.clamp(max=40), 1000), first, strict=True):
+                assert torch.equal(one, other)
+    finally:
+        torch.set_num_threads(threads)
 
 
 @with_compiler
 def test_a_graph_is_walked_once():
-    """As that of all that torch.compile makes; it says so."""
+    """As that of all that torch.compile makes, which says so."""
     _, compiled = pair(3, 2)
     x, index = messages(8, 3)
     out = compiled(x.requires_grad_(), index, dim_size=8).sum()

@@ -417,3 +417,15 @@ def test_operators_satisfy_the_rules_of_torch():
     torch.library.opcheck(
         torch.ops.ssma.compressed_product.default, (slots, scale, near, matrix, root, gain, weight, False, False, False)
     )
+
+
+def test_backward_in_an_autocast_region_runs_in_float32_too():
+    torch.manual_seed(0)
+    aggr, index = SSMAAggregation(8, 3), torch.randint(7, (30,))
+    x = torch.randn(30, 8, requires_grad=True)
+    inputs = [x, *(parameter for name, parameter in aggr.named_parameters() if not name.startswith("target"))]
+    expected = torch.autograd.grad(aggr(x, index, dim_size=7).square().sum(), inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = torch.autograd.grad(aggr(x, index, dim_size=7).square().sum(), inputs)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
