@@ -71,10 +71,7 @@ def attended(
     group: Tensor,
     order: Tensor | None,
     message: Tensor,
-    source: Tensor | None = None,
-    source_index: Tensor | None = None,
-    target: Tensor | None = None,
-    target_index: Tensor | None = None,
+    *seen: Tensor | None,
 ) -> Tensor:
     """Returns what :func:`combined` makes of the attention slots of messages.
 
@@ -83,13 +80,11 @@ def attended(
         recipe: With what.
         sizes: As in :class:`ssma.aggr.selection.Groups`, as are ``group`` and ``order``.
         message: Messages, ``[M, channels]``.
-        source: What the scores see of sources, ``[S, width]``, or None if that is the messages of all heads.
-        source_index: The row of ``source`` of each message of all heads.
-        target: What the scores see of targets, ``[N, width]``, or None.
-        target_index: The row of ``target`` of each message of all heads.
+        *seen: What else :func:`scores` takes.
     """
-    score = scores(way, recipe, message, source, source_index, target, target_index)
-    slots, filled = attention_slots(message, score, Groups(sizes, group, order), way.inline)
+    slots, filled = attention_slots(
+        message, scores(way, recipe, message, *seen), Groups(sizes, group, order), way.inline
+    )
     return combined(way, recipe, filled, slots)
 
 
@@ -97,12 +92,22 @@ def scores(
     way: Way,
     recipe: Recipe,
     message: Tensor,
-    source: Tensor | None = None,
-    source_index: Tensor | None = None,
-    target: Tensor | None = None,
-    target_index: Tensor | None = None,
+    source: Tensor | None,
+    source_index: Tensor | None,
+    target: Tensor | None,
+    target_index: Tensor | None,
 ) -> Tensor:
-    """Returns the attention scores of messages, ``[kappa, M]``. The arguments are those of :func:`attended`."""
+    """Returns the attention scores of messages, ``[kappa, M]``.
+
+    Args:
+        way: How slots are made.
+        recipe: With what.
+        message: Messages, ``[M, channels]``.
+        source: What the scores see of sources, ``[S, width]``, or None if that is the messages of all heads.
+        source_index: The row of ``source`` of each message of all heads.
+        target: What the scores see of targets, ``[N, width]``, or None.
+        target_index: The row of ``target`` of each message of all heads.
+    """
     if source is None:
         score = linear(message.view(-1, recipe.scores[0].size(1)), *recipe.scores[:2])
     else:

@@ -257,7 +257,7 @@ class SSMAAggregation(Aggregation):
 
     def scored(self, message: Tensor, index: Tensor, features: NodeFeatures | None = None) -> tuple[Tensor | None, ...]:
         """Returns what attention scores see: sources, their row of each message, the same of targets; see
-        :func:`ssma.aggr.combine.attended`."""
+        :func:`ssma.aggr.combine.scores`."""
         if features is None:
             self._seen(message, message.dtype, "source")
             return None, None, None, None

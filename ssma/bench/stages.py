@@ -30,7 +30,6 @@ def stages(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> li
         index: Target node of each message, ``[E]``.
         dim_size: Number of nodes.
     """
-
     way, recipe = aggr.way(), aggr.recipe(x)
 
     def selection() -> Tensor:

@@ -50,9 +50,10 @@ def assert_equal(ours, theirs, tolerance):
 
 @pytest.fixture(params=["whole", "steps"])
 def way(request, monkeypatch):
-    """Small calls are compiled as a whole, others step by step."""
+    """Small calls are compiled as a whole, others step by step, in chunks of rows."""
     if request.param == "steps":
         monkeypatch.setitem(combine.WHOLE_BYTES, "cpu", 0)
+        monkeypatch.setitem(product.CHUNK_BYTES, "cpu", 4096)
     return request.param
 
 

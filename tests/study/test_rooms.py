@@ -1,7 +1,6 @@
 """Imports point downwards only."""
 
 import ast
-import sys
 from pathlib import Path
 
 import ssma
@@ -24,7 +23,7 @@ MAY_IMPORT = {
 }
 NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
-STANDARD = sys.stdlib_module_names
+STANDARD = {"functools", "inspect", "itertools", "math", "numbers", "typing", "collections", "dataclasses", "importlib"}
 
 
 def imports_of(path):
