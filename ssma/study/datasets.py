@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from ssma.study.settings import Number, PositiveInt, Strict, with_exponent
+from ssma.study.settings import Integer, NotNegativeInt, Number, PositiveInt, Strict, with_exponent
 
 PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
@@ -21,7 +21,7 @@ Place = Annotated[str, AfterValidator(os.path.expanduser)]
 class Splits(Strict):
     """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest."""
 
-    folds: Annotated[int, Number, Field(ge=3)] = 10
+    folds: Annotated[Integer, Field(ge=3)] = 10
     """Number of folds."""
     scheme: Literal["stratified", "shuffle"] = "stratified"
     """`shuffle` is the unstratified one of the paper's code."""
@@ -58,7 +58,7 @@ class SyntheticDataset(Dataset):
     """Features of a node; of typed_classification, node types."""
     degree: PositiveInt = 4
     """Mean number of neighbours."""
-    seed: Annotated[int, Number, Field(ge=0, lt=2**53)] = 0
+    seed: NotNegativeInt = 0
     """Seed of the generator."""
 
 

@@ -20,9 +20,9 @@ def _not_a_truth_value(value: Any) -> Any:
 
 
 Number = BeforeValidator(_not_a_truth_value)
-Integer = Annotated[int, Number]
-PositiveInt = Annotated[int, Number, Field(gt=0)]
-NotNegativeInt = Annotated[int, Number, Field(ge=0)]
+Integer = Annotated[int, Number, Field(lt=2**53)]  # what JSON keeps exactly
+PositiveInt = Annotated[Integer, Field(gt=0)]
+NotNegativeInt = Annotated[Integer, Field(ge=0)]
 Real = Annotated[float, Number]
 PositiveFloat = Annotated[float, Number, Field(gt=0)]
 NotNegative = Annotated[float, Number, Field(ge=0)]

@@ -205,6 +205,7 @@ def test_all_errors_at_once_with_their_path():
         ({"ablations": {"a": {"axes": {"ssma.kappa": [True]}}}}, "ablations.a.axes.ssma.kappa: Value error, Input should not be true or false"),
         ({"seed": True}, "seed: Input should not be true or false"),
         ({"splits": {"seed": -1}}, "splits.seed: Input should be greater than or equal to 0"),
+        ({"tune": {"trials": 10**20}}, "tune.trials: Input should be less than 9007199254740992, got 1" + "0" * 20),
         ({"training": {"lr": 1e-7}, "tune": {}}, "training.lr: 1e-07 is below training.min_lr (1e-06)"),
         ({"tune": {"space": {"training.lr": [0.1, 1e-7]}}}, "training.lr: 1e-07 is below training.min_lr"),
         ({"tune": {"space": {"model.heads": [3, 8], "ssma.kappa": [2, 3]}}, "model": {"hidden_channels": 16}}, "gat needs a multiple of its 3 heads, got 16"),
