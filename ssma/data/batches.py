@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, groupby, pairwise
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
-from ssma.data.graphs import Graphs, pointer
+from ssma.data.graphs import Graphs
 from ssma.data.walks import return_probabilities
 
 SEGMENT_BYTES = 2**21  # of the batches that are gathered at once: larger arrays fall out of the caches
@@ -76,16 +76,16 @@ class Batches:
         items = self.items
         if generator is not None:
             items = items[torch.randperm(items.numel(), generator=generator)]
-        sizes = [len(part) for part in items.split(self.batch_size)]
-        if generator is not None:
+        count, largest = items.numel(), self.batch_size
+        sizes = [min(largest, count - begin) for begin in range(0, count, largest)]
+        if generator is not None and 1 in sizes:
             sizes = self._without_single_nodes(items, sizes)
         yield from self.table.batches(items, sizes)
 
     def _without_single_nodes(self, items: Tensor, sizes: list[int]) -> list[int]:
         merged: list[int] = []
         last_is_single = False
-        firsts = items[:: self.batch_size]
-        nodes_of_first = (self.table.node_ptr[firsts + 1] - self.table.node_ptr[firsts]).tolist()
+        nodes_of_first = self.table.lengths[0][items[:: self.batch_size]].tolist()
         for size, nodes in zip(sizes, nodes_of_first, strict=True):
             single = size == nodes == 1
             if merged and (single or last_is_single):
@@ -99,68 +99,66 @@ class Batches:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """The graphs' tensors on a device, and their sizes on the host."""
+    """The graphs' tensors on a device, and where those of each graph are, on the host."""
 
     x: Tensor
     pe: Tensor | None
     edge_index: Tensor
     edge_attr: Tensor | None
     y: Tensor
-    node_ptr: Tensor
-    edge_ptr: Tensor
+    lengths: Tensor
+    """Nodes and edges of each graph, ``[2, G]``."""
+    places: Tensor
+    """First node and first edge of each graph, ``[2, G]``."""
 
     def batches(self, items: Tensor, sizes: list[int]) -> Iterator[Batch]:
         """Yields the graphs ``items``, cut into batches of ``sizes`` graphs."""
-        nodes, edges = (ptr[items + 1] - ptr[items] for ptr in (self.node_ptr, self.edge_ptr))
-        node_start, edge_start, graph_start = pointer(nodes), pointer(edges), pointer(torch.tensor(sizes))
-        first = graph_start[:-1].repeat_interleave(graph_start.diff())  # first graph of each graph's batch
-        columns = torch.stack(
-            [
-                nodes,
-                self.node_ptr[items] - node_start[:-1],
-                torch.arange(items.numel()) - first,
-                edges,
-                self.edge_ptr[items] - edge_start[:-1],
-                node_start[:-1] - node_start[first],
-                items,
-            ]
-        ).to(self.x.device)
-        node_start, edge_start = node_start[graph_start], edge_start[graph_start]
-        graph_at, node_at, edge_at = graph_start.tolist(), node_start.tolist(), edge_start.tolist()
-        for begin, end in self._segments(node_start, edge_start):
+        lengths, graph_at = self.lengths[:, items], list(accumulate(sizes, initial=0))
+        ends = lengths.cumsum(1)
+        starts = ends - lengths
+        of_batch = torch.tensor([graph_at[:-1], sizes])
+        first = of_batch[0].repeat_interleave(of_batch[1])  # first graph of each graph's batch
+        offset = starts[0] - starts[0][first]
+        number = torch.arange(items.numel()) - first
+        columns = torch.cat([lengths, self.places[:, items] - starts, torch.stack([number, offset, items])])
+        columns = columns.to(self.x.device)
+        node_at, edge_at = ([0, *at] for at in ends[:, of_batch.sum(0) - 1].tolist())
+        for begin, end in self._segments(node_at, edge_at):
             part = columns[:, graph_at[begin] : graph_at[end]]
             yield from self._gather(part, sizes[begin:end], node_at[begin : end + 1], edge_at[begin : end + 1])
 
-    def _segments(self, node_start: Tensor, edge_start: Tensor) -> Iterator[tuple[int, int]]:
+    def _segments(self, node_at: list[int], edge_at: list[int]) -> Iterator[tuple[int, int]]:
         """Yields runs of batches that end within the same ``SEGMENT_BYTES`` of the epoch."""
-        bytes_before = node_start * sum(map(_row_bytes, (self.x, self.pe)))
-        bytes_before += edge_start * sum(map(_row_bytes, (self.edge_index.t(), self.edge_attr)))
-        segment = (bytes_before[1:] - 1) // SEGMENT_BYTES
-        borders = pointer(segment.unique_consecutive(return_counts=True)[1]).tolist()
-        yield from pairwise(borders)
+        of_node, of_edge = (
+            sum(map(_row_bytes, values)) for values in ((self.x, self.pe), (self.edge_index.t(), self.edge_attr))
+        )
+        ends = zip(node_at[1:], edge_at[1:], strict=True)
+        segments = [(nodes * of_node + edges * of_edge - 1) // SEGMENT_BYTES for nodes, edges in ends]
+        yield from pairwise(accumulate((len(list(run)) for _, run in groupby(segments)), initial=0))
 
-    def _gather(
-        self, columns: Tensor, sizes: list[int], node_start: list[int], edge_start: list[int]
-    ) -> Iterator[Batch]:
+    def _gather(self, columns: Tensor, sizes: list[int], node_at: list[int], edge_at: list[int]) -> Iterator[Batch]:
         """Yields batches that are gathered at once.
 
         Args:
-            columns: For each graph: nodes, the way from their place in the epoch to that in the table, its number in
-                its batch; edges, their way, the number of its first node in its batch; its number.
+            columns: For each graph: nodes, edges; the way from their places in the epoch to those in the table; its
+                number in its batch, the number of its first node there; its number.
             sizes: Graphs of each batch.
-            node_start: Place in the epoch of each batch's first node, and of the end.
-            edge_start: The same of the edges.
+            node_at: Place in the epoch of each batch's first node, and of the end.
+            edge_at: The same of the edges.
         """
-        nodes, node_shift, number, edges, edge_shift, node_offset, items = columns
-        owner = torch.repeat_interleave(nodes, output_size=node_start[-1] - node_start[0])
-        rows = torch.arange(node_start[0], node_start[-1], device=owner.device).add_(node_shift.index_select(0, owner))
+        number, offset, items = columns[4:]
+        narrow = torch.int32 if max(self.x.size(0), self.edge_index.size(1)) < 2**31 else torch.int64  # less to move
+        nodes, edges, node_shift, edge_shift = columns[:4].to(narrow)
+        owner, rows = _owners_and_rows(nodes, node_shift, node_at)
         x, pe, batch = self.x.index_select(0, rows), _rows(self.pe, rows), number.index_select(0, owner)
-        owner = torch.repeat_interleave(edges, output_size=edge_start[-1] - edge_start[0])
-        rows = torch.arange(edge_start[0], edge_start[-1], device=owner.device).add_(edge_shift.index_select(0, owner))
-        edge_index = self.edge_index.gather(1, rows.expand(2, -1)).add_(node_offset.index_select(0, owner))
+        owner, rows = _owners_and_rows(edges, edge_shift, edge_at)
+        edge_index = self.edge_index.new_empty(2, rows.numel())
+        for ends, taken in zip(self.edge_index, edge_index, strict=True):
+            torch.index_select(ends, 0, rows, out=taken)
+        edge_index += offset.index_select(0, owner)
         edge_attr, y = _rows(self.edge_attr, rows), self.y[items]
 
-        node_sizes, edge_sizes = ([end - start for start, end in pairwise(at)] for at in (node_start, edge_start))
+        node_sizes, edge_sizes = ([end - start for start, end in pairwise(at)] for at in (node_at, edge_at))
         parts = zip(
             x.split(node_sizes),
             edge_index.split(edge_sizes, dim=1),
@@ -172,6 +170,13 @@ class _Table:
         )
         for part, pe_part in zip(parts, _split(pe, node_sizes), strict=True):
             yield Batch(*part, pe=pe_part)
+
+
+def _owners_and_rows(lengths: Tensor, shift: Tensor, at: list[int]) -> tuple[Tensor, Tensor]:
+    """Returns for each node (or edge) of some graphs the place of its graph among them, and its row in the table."""
+    owner = torch.repeat_interleave(lengths, output_size=at[-1] - at[0])
+    rows = torch.arange(at[0], at[-1], dtype=lengths.dtype, device=owner.device)
+    return owner, rows.add_(shift.index_select(0, owner))
 
 
 def _rows(values: Tensor | None, rows: Tensor) -> Tensor | None:
@@ -194,7 +199,8 @@ def _table(graphs: Graphs, device: torch.device, walk_steps: int) -> _Table:
             None if value is None else value.to(device)
             for value in (graphs.x, pe, graphs.edge_index, graphs.edge_attr, graphs.y)
         )
-        known[device, walk_steps] = _Table(x, pe, edge_index, edge_attr, y, graphs.node_ptr, graphs.edge_ptr)
+        ptrs = torch.stack([graphs.node_ptr, graphs.edge_ptr])
+        known[device, walk_steps] = _Table(x, pe, edge_index, edge_attr, y, ptrs.diff(), ptrs[:, :-1])
     return known[device, walk_steps]
 
 
