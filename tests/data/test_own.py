@@ -630,7 +630,7 @@ def test_edges_that_are_not_what_they_seem_are_noted(tmp_path):
     )
     assert expected in notes
     torch.save([graph(number, number % 2, edge_index=None) for number in range(6)], tmp_path / "g.pt")
-    none = "edges: there are none, so that aggregators differ only in what a node without neighbours gets"
+    none = "edges: there are none, so that no node has a neighbour whose message could be aggregated"
     assert none in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
     torch.save(graphs[1:], tmp_path / "g.pt")
     assert not any(
