@@ -354,7 +354,10 @@ def _data_stats(options: argparse.Namespace) -> int:
     from ssma.data.stats import format_table, mirror_rows, study_rows
 
     if options.mirror:
-        print(format_table(mirror_rows(options.mirror)))
+        rows, errors = mirror_rows(options.mirror)
+        print(format_table(rows))
+        if errors:
+            raise StudyError("\n".join(errors))
     else:
         print(format_table(study_rows(read_plan(options.plan), Results(options.plan.parent))))
     return 0

@@ -75,7 +75,9 @@ def lost_digits(what: str, values: Tensor) -> list[str]:
 
 
 def edge_notes(graphs: Graphs) -> list[str]:
-    """Returns a note if there are edges without one that leads back, edges that are repeated, or self-loops."""
+    """Returns a note if there is no edge, or edges without one that leads back, that are repeated, or self-loops."""
+    if not graphs.num_edges:
+        return ["edges: there are none, so that no node has a neighbour whose message could be aggregated"]
     source, target = graphs.ends(0), graphs.ends(1)
     there, back = (source * graphs.num_nodes + target).unique(), (target * graphs.num_nodes + source).unique()
     counts = {

@@ -216,9 +216,11 @@ def edges_of(data: Data, number: int) -> Tensor:
     edges = torch.empty(2, 0) if value is None else torch.as_tensor(value).cpu()
     if edges.numel() == 0:
         return torch.empty(2, 0, dtype=torch.int64)
-    if edges.dim() != 2 or edges.size(0) != 2 or edges.is_floating_point():
+    matrix = edges.layout != torch.strided or edges.dtype == torch.bool  # an adjacency: of two nodes it is [2, 2] too
+    if matrix or edges.dim() != 2 or edges.size(0) != 2 or edges.is_floating_point():
+        layout = "" if edges.layout == torch.strided else f"{edges.layout} "
         raise StudyError(
-            f"graph {number}: edge_index is {edges.dtype} of shape {list(edges.shape)}, "
+            f"graph {number}: edge_index is {layout}{edges.dtype} of shape {list(edges.shape)}, "
             "expected int64 [2, E]; mend the data set's edges"
         )
     edges = edges.to(torch.int64)  # first: torch has no minimum of uint64

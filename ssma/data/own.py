@@ -323,7 +323,8 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
         return task, torch.tensor([mapping[str(label)] for label in labels]), mapping
     if sorted(set(values[~values.isnan()].tolist())) == [-1, 1]:
         values = values.clamp(min=0)
-    _refuse(~values.isnan() & (values != 0) & (values != 1), values, numbers, "not 0 or 1 as labels are")
+    unknown = ~values.isnan() & (values != 0) & (values != 1)
+    _refuse(unknown, values, numbers, "not 0 or 1 as labels are (or -1 and 1 throughout; NaN is missing)")
     return task, values, None
 
 

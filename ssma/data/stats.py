@@ -27,8 +27,9 @@ def study_rows(plan: dict[str, Any], results: Results) -> list[list[str]]:
     return rows
 
 
-def mirror_rows(mirror: Path) -> list[list[str]]:
-    """Returns the rows of ``format_table`` for the data sets of the paper and the other ones in a folder of raw files.
+def mirror_rows(mirror: Path) -> tuple[list[list[str]], list[str]]:
+    """Returns the rows of ``format_table`` for the data sets of the paper and the other ones in a folder of raw files,
+    and what is wrong with those that cannot be read.
 
     Raises:
         StudyError: If there is no such folder.
@@ -38,17 +39,21 @@ def mirror_rows(mirror: Path) -> list[list[str]]:
     from ssma.data.prepare import SOURCES, count_graphs, load_source
 
     others = {("tu", path.parent.name) for path in mirror.glob("TUDataset/*/raw")} - _paper().keys()
-    rows = []
+    rows, errors = [], []
     for source, name in [*_paper(), *sorted(others)]:
         spec = {"source": source, "name": name, "features": "constant", "loss": None} | AS_THE_PAPER_COUNTS
         found: dict[str, Any] | str
         if source not in SOURCES or not _is_there(mirror, source, name):
             found = "not in the mirror"
         else:
-            with tempfile.TemporaryDirectory() as work:
-                found = count_graphs(load_source(spec, Path(work), mirror).graphs)
+            try:
+                with tempfile.TemporaryDirectory() as work:
+                    found = count_graphs(load_source(spec, Path(work), mirror).graphs)
+            except StudyError as error:  # of one set, which says nothing of the others
+                found = "cannot be read"
+                errors.append(str(error))
         rows += _rows(name, found, spec)
-    return rows
+    return rows, errors
 
 
 def format_table(rows: list[list[str]]) -> str:

@@ -206,6 +206,16 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0), graph(0, 1, edge_index=PATH.float())], {}, "graph 1: edge_index is torch.float32"),
         ([graph(0, 0), graph(0, 1, edge_index=PATH + 1)], {}, r"graph 1: edge_index spans 1\.\.3"),
         (
+            [graph(0, 0), graph(0, 1, x=torch.eye(2), edge_index=torch.eye(2, dtype=torch.int64).to_sparse())],
+            {},
+            r"graph 1: edge_index is torch.sparse_coo torch.int64 of shape \[2, 2\], expected int64 \[2, E\]",
+        ),
+        (
+            [graph(0, 0), graph(0, 1, x=torch.eye(2), edge_index=torch.eye(2) > 0)],
+            {"features": "degree"},
+            r"graph 1: edge_index is torch.bool of shape \[2, 2\], expected int64 \[2, E\]",
+        ),
+        (
             [graph(0, 0), graph(0, 1, edge_index=PATH.float())],
             {"features": "degree"},
             "graph 1: edge_index is torch.fl",
@@ -235,6 +245,11 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ),
         ([graph(0, 0.0), graph(0, NAN)], {"task": "multiclass"}, r"graph 1: y is \[nan\]"),
         ([graph(0, 0), graph(0, 2)], {"task": "multilabel"}, r"graph 1: y is \[2.0\], not 0 or 1"),
+        (
+            [graph(0, torch.tensor([[0.0, 1.0]])), graph(0, torch.tensor([[-1.0, 1.0]]))],
+            {"task": "multilabel"},
+            r"graph 1: y is \[-1.0, 1.0\], not 0 or 1 as labels are \(or -1 and 1 throughout; NaN is missing\)",
+        ),
         ([graph(0, 0.5), graph(0, math.inf)], {}, r"graph 1: y is \[inf\]"),
         ([graph(0, 0.0), graph(0, math.inf)], {"task": "multiclass"}, r"graph 1: y is \[inf\], not a target"),
         ([graph(0, 0, edge_index=None, adj_t=torch.eye(3).to_sparse())], {}, "graph 0: its edges are in adj_t"),
@@ -614,6 +629,9 @@ def test_edges_that_are_not_what_they_seem_are_noted(tmp_path):
         "edges: of 25, 1 have none that leads back, 1 are repetitions, 1 are self-loops; they are used as they are"
     )
     assert expected in notes
+    torch.save([graph(number, number % 2, edge_index=None) for number in range(6)], tmp_path / "g.pt")
+    none = "edges: there are none, so that no node has a neighbour whose message could be aggregated"
+    assert none in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
     torch.save(graphs[1:], tmp_path / "g.pt")
     assert not any(
         note.startswith("edges") for note in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]

@@ -46,6 +46,21 @@ def test_a_mirror_beside_the_paper(mirror, capsys):
     assert ["paper", "41127", "25.51", "54.94", "2.15", "0.77", "2"] in rows
 
 
+def test_a_set_that_cannot_be_read_keeps_the_others_in_the_table(mirror, capsys):
+    folder = mirror / "TUDataset/mine/raw"
+    folder.mkdir(parents=True)
+    (folder / "mine_A.txt").write_text("1, 2\n2, 1\n")
+    (mirror / "OGB/ogbg_molhiv").mkdir(parents=True)
+    assert main(["data", "stats", "--mirror", str(mirror)]) == 2
+    told = capsys.readouterr()
+    rows = [[cell.strip() for cell in row] for row in cells(told.out)]
+    assert ["ZINC", "ours", "7*", "2.86*", "2.29*", "0.80*", "0.75*", "1*"] in rows
+    assert ["mine", "cannot be read"] in rows and ["ogbg-molhiv", "cannot be read"] in rows
+    first, second = told.err.splitlines()[-2:]
+    assert first.startswith("ssma: data set ogbg-molhiv: RELEASE_v1.txt is not in")
+    assert second.startswith("data set mine: mine_graph_indicator.txt is not in")
+
+
 def test_a_study_beside_the_paper(tmp_path, mirror, capsys, monkeypatch):
     monkeypatch.setenv("HOME", str(mirror.parent))
     monkeypatch.setenv("SSMA_DATA_MIRROR", f"~/{mirror.name}")
