@@ -64,15 +64,19 @@ class MulAggregation(GroupedAggregation):
 
 
 class MedianAggregation(GroupedAggregation):
-    r"""The median of the neighbours, feature by feature; of an even number the lower one; 0 without neighbours."""
+    r"""The median of the neighbours, feature by feature; of an even number the lower one; 0 without neighbours, NaN if
+    one of them is."""
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         by_value, order = x.sort(dim=0, stable=True)
         by_group = by_value.take_along_dim(index[order].argsort(dim=0, stable=True), 0)
         sizes = degree(index, dim_size, torch.long)
-        middle = sizes.cumsum(0) - sizes + (sizes - 1) // 2
+        ends = sizes.cumsum(0)
         padded = torch.cat([by_group, x.new_zeros(1, *x.shape[1:])])  # its last row is for empty groups
-        return padded[torch.where(sizes > 0, middle, index.numel())]
+        middle, last = (
+            padded[torch.where(sizes > 0, row, index.numel())] for row in (ends - sizes + (sizes - 1) // 2, ends - 1)
+        )
+        return torch.where(last.isnan(), last, middle)  # NaN sorts last
 
 
 class VPAAggregation(GroupedAggregation):

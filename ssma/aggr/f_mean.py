@@ -76,7 +76,7 @@ class FMeanAggregation(GroupedAggregation):
         self.sample = None
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
-        z = x - self.b.to(x.dtype) * group_mean(x, index, dim_size)[index]
+        z = x - self.b.to(x.dtype) * group_mean(x, index, dim_size).index_select(0, index)
         if self.training:
             rows = max(1, SAMPLE // max(1, z.shape[1:].numel()))
             self.sample = z.detach()[:: -(-max(1, z.size(0)) // rows)].clone()

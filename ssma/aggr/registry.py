@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 
@@ -90,14 +91,15 @@ def make_aggregation(
     Raises:
         ValueError: If there is no such aggregation, or its options or ``degrees`` are wrong.
         TypeError: If the class does not take these arguments or is no PyG `Aggregation`. One that returns another shape
-            than a row for each node, as wide as a message, raises a `ValueError` when it is called.
+            than a row for each node, as wide as a message, or numbers of another type than those of the messages,
+            raises a `ValueError` when it is called.
     """
     if path is not None:
         module, _, attribute = path.rpartition(".")
         aggr = getattr(importlib.import_module(module), attribute)(in_channels=in_channels, heads=heads, **options)
         if not isinstance(aggr, Aggregation):
             raise TypeError(f"{path} made a {type(aggr).__name__} but expected a torch_geometric.nn.aggr.Aggregation")
-        aggr.register_forward_hook(_check_shape, with_kwargs=True)
+        aggr.register_forward_hook(_check_result, with_kwargs=True)
         return aggr
     if name not in AGGREGATORS:
         raise ValueError(f"unknown aggregation {name!r}; expected one of {', '.join(AGGREGATORS)}")
@@ -106,8 +108,8 @@ def make_aggregation(
     return kind.make(**{key: given[key] for key in kind.takes}, **options)
 
 
-def _check_shape(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, Any], out: Tensor) -> None:
-    """Refuses what a layer would spread over nodes or channels without an error."""
+def _check_result(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, Any], out: Tensor) -> None:
+    """Refuses what a layer would spread over nodes or channels, or train on cut numbers of, without an error."""
     (x,) = inputs
     expected = list(x.shape)
     expected[options["dim"]] = options["dim_size"]
@@ -116,4 +118,9 @@ def _check_shape(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, An
         raise ValueError(
             f"{type(aggr).__name__} made a result of {shape} of messages of shape {tuple(x.shape)} but "
             f"expected {tuple(expected)}: a row for each node, as wide as a message"
+        )
+    if out.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise ValueError(
+            f"{type(aggr).__name__} made a result of {out.dtype} of messages of {x.dtype} but expected {x.dtype}; "
+            f"return out.to(x.dtype), or the real part of complex numbers"
         )

@@ -253,7 +253,7 @@ class SSMAAggregation(Aggregation):
                 f"SSMAAggregation got source features of width {content.size(1)} but slots_from='features' expected "
                 f"the width of the messages, {self.heads * self.in_channels}; use slots_from='messages' in this layer"
             )
-        return content.to(message.dtype)[features.source_index].view_as(message)
+        return content.to(message.dtype).index_select(0, features.source_index).view_as(message)
 
     def scored(self, message: Tensor, index: Tensor, features: NodeFeatures | None = None) -> tuple[Tensor | None, ...]:
         """Returns what attention scores see: sources, their row of each message, the same of targets; see

@@ -34,5 +34,5 @@ def group_std(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         spread = high - scatter(x, index, 0, dim_size, "min")
         unit = torch.where(spread > 0, spread, 1)
     z = (x - high[index]) / unit[index]
-    variance = group_mean((z - group_mean(z, index, dim_size)[index]).square(), index, dim_size)
+    variance = group_mean((z - group_mean(z, index, dim_size).index_select(0, index)).square(), index, dim_size)
     return spread * torch.where(spread > 0, variance, 1).sqrt()

@@ -359,6 +359,39 @@ def test_gradients_are_those_of_finite_differences(name):
     assert torch.autograd.gradcheck(lambda x, *_: aggr(x, INDEX, dim_size=NODES), (x, *parameters))
 
 
+@pytest.mark.parametrize("name", INVARIANT)
+def test_gradients_are_the_same_on_every_call_on_several_threads(name):
+    """Threads add to a row in no fixed order in the gradient of ``x[index]``; not so in that of `index_select`."""
+    aggr, index = made(name, 16).float(), torch.randint(300, (20000,), generator=torch.Generator().manual_seed(0))
+    x = messages(20000, 16).float()
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        first = gradients(aggr, x, index, 300)
+        for _ in range(8):
+            assert all(map(torch.equal, gradients(aggr, x, index, 300), first))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def gradients(aggr, x, index, nodes):
+    used = [p for name, p in aggr.named_parameters() if not name.startswith("target_score")]
+    return torch.autograd.grad(aggr(x.requires_grad_(), index, dim_size=nodes).square().sum(), [x, *used])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_neighbour_that_is_no_number_shows_in_its_node_and_in_no_other(name):
+    """A median left it out as the largest, so that a network that had diverged went on."""
+    aggr, x = made(name), messages(INDEX.numel(), D)
+    expected = aggr(x, INDEX, dim_size=NODES)
+    for message in (0, 4, 10):  # the first, a middle and the last one of node 4
+        spoilt = x.index_fill(0, torch.tensor([message]), math.nan)
+        out = aggr(spoilt, INDEX, dim_size=NODES)
+        assert out[4].isnan().all()
+        others = torch.arange(NODES) != 4
+        torch.testing.assert_close(out[others], expected[others])
+
+
 def test_std_of_a_large_offset_and_of_equal_values():
     x = 1e4 + 1e-2 * torch.randn(100, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x, index = x.float(), torch.zeros(100).long()

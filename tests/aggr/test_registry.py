@@ -51,3 +51,31 @@ def test_a_class_of_the_user_returns_a_tensor():
         ValueError, match="made a result of type tuple of messages of shape .* but expected .3, 4.: a row"
     ):
         aggr(torch.randn(2, 4), torch.tensor([0, 2]))
+
+
+class Retyped(Aggregation):
+    """A user's class whose results have another type than messages."""
+
+    def __init__(self, in_channels, heads, dtype):
+        super().__init__()
+        self.dtype = getattr(torch, dtype)
+
+    def forward(self, x, index=None, ptr=None, dim_size=None, dim=-2):
+        return self.reduce(x, index, ptr, dim_size, dim).to(self.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "float16", "float64", "complex64"])
+def test_a_class_of_the_user_keeps_the_type_of_the_messages(dtype):
+    """Whole numbers have no gradient, and a layer takes them without an error."""
+    path = f"{Retyped.__module__}.Retyped"
+    x, edge_index = torch.randn(3, 4), torch.tensor([[0, 1, 1], [1, 0, 2]])
+    same, other = (make_aggregation("mine", 4, 1, path, dtype=option) for option in ("float32", dtype))
+    assert use_aggregation(GCNConv(4, 4), same)(x, edge_index).dtype == torch.float32
+    with pytest.raises(ValueError, match=f"Retyped made a result of torch.{dtype} of messages of torch.float32 but"):
+        use_aggregation(GCNConv(4, 4), other)(x, edge_index)
+
+
+def test_a_class_of_the_user_may_follow_autocast():
+    aggr = make_aggregation("mine", 4, 1, f"{Retyped.__module__}.Retyped", dtype="bfloat16")
+    with torch.autocast("cpu", torch.bfloat16):
+        assert aggr(torch.ones(2, 4), torch.tensor([1, 1])).tolist() == [[0.0] * 4, [2.0] * 4]

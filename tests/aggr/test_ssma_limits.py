@@ -79,6 +79,19 @@ def test_slots_of_features_in_a_layer_are_the_states_before_attention():
     torch.testing.assert_close(conv(x, edge_index)[1], expected, rtol=1e-12, atol=1e-12)
 
 
+def test_slots_of_features_have_the_same_gradients_on_every_call_on_several_threads():
+    torch.manual_seed(0)
+    conv = use_aggregation(GCNConv(16, 16), SSMAAggregation(16, 2, slots_from="features"))
+    x, edge_index = torch.randn(500, 16, requires_grad=True), torch.randint(500, (2, 4000))
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        first, *others = (torch.autograd.grad(conv(x, edge_index).square().sum(), x)[0] for _ in range(6))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(other, first) for other in others)
+
+
 def test_every_layer_of_a_heterogeneous_model_is_its_own():
     torch.manual_seed(0)
     layers = {
