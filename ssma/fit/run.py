@@ -167,7 +167,12 @@ def _train(
         for name, batches in parts.items():
             found = evaluate(network, batches.epoch(), task.loss, task.metric)
             scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}
-        modules = module_summaries(network)
+        if scores["validation"][task.metric] is None:  # it was a number in that epoch
+            status = "diverged"
+            reason = f"the validation {task.metric} of the best epoch was not finite the second time"
+            scores = dict.fromkeys(parts)
+        else:
+            modules = module_summaries(network)
     seconds = sum(training.history["seconds"])
     return scores | {
         "status": status,

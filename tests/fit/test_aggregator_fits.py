@@ -222,3 +222,22 @@ def test_a_gradient_of_indexing_is_the_same_each_time_on_two_threads():
             assert all(torch.equal(gradient(), first) for _ in range(10))
     finally:
         torch.set_num_threads(threads)
+
+
+class Unsteady(Indexing):
+    """A user's class that breaks down in evaluation mode, after the only validation batch of the only epoch."""
+
+    evaluated = 0
+
+    def forward(self, x, index=None, *args, **kwargs):
+        Unsteady.evaluated += not self.training
+        return super().forward(x, index, *args, **kwargs) * (math.nan if Unsteady.evaluated > 1 else 1)
+
+
+def test_a_validation_that_is_no_number_the_second_time_ends_a_fit_as_diverged(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, "sum", **{"training.max_epochs": 1})
+    record = run_fit(Results(tmp_path), prepared, spec | {"class": f"{__name__}.Unsteady", "class_code": "c"}, CPU)
+    assert record["history"]["validation_metric"][0] > 0
+    reason = "the validation mae of the best epoch was not finite the second time"
+    assert (record["status"], record["reason"]) == ("diverged", reason)
+    assert [record[part] for part in ("train", "validation", "test", "modules")] == [None] * 4
