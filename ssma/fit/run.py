@@ -6,6 +6,8 @@ import platform
 import resource
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -83,7 +85,8 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     now = datetime.now(UTC).isoformat(timespec="seconds")
     checkpoint = path.with_suffix(".ckpt")
     try:
-        outcome = _train(prepared, spec, device, compiled, checkpoint, now)
+        with _deterministic(device.type == "cpu" and spec["class"] is not None):
+            outcome = _train(prepared, spec, device, compiled, checkpoint, now)
     except Exception as error:
         reason = str(error) if isinstance(error, StudyError) else f"{type(error).__name__}: {error}"
         trace = None if isinstance(error, StudyError) or reason in _traced else error
@@ -117,6 +120,22 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     return record
 
 
+@contextmanager
+def _deterministic(wanted: bool) -> Iterator[None]:
+    """Lets torch add in a fixed order on several threads.
+
+    The gradient of ``x[index]`` in a user's class comes out otherwise each time without it. The aggregations and layers
+    of this package do not index so.
+    """
+    before = torch.get_deterministic_debug_mode()
+    if wanted:
+        torch.set_deterministic_debug_mode("warn")  # of an operation that has no fixed order
+    try:
+        yield
+    finally:
+        torch.set_deterministic_debug_mode(before)
+
+
 def _train(
     prepared: Prepared, spec: dict[str, Any], device: torch.device, compiled: bool, checkpoint: Path, now: str
 ) -> dict[str, Any]:
@@ -148,7 +167,12 @@ def _train(
         for name, batches in parts.items():
             found = evaluate(network, batches.epoch(), task.loss, task.metric)
             scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}
-        modules = module_summaries(network)
+        if scores["validation"][task.metric] is None:  # it was a number in that epoch
+            status = "diverged"
+            reason = f"the validation {task.metric} of the best epoch was not finite the second time"
+            scores = dict.fromkeys(parts)
+        else:
+            modules = module_summaries(network)
     seconds = sum(training.history["seconds"])
     return scores | {
         "status": status,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ssma.statistics.outcome import Interval
+from ssma.statistics.outcome import ALPHA, Interval
 from ssma.study.ids import canonical_json
 from ssma.study.settings import GROUPS
 
@@ -150,8 +150,11 @@ class Metric:
 
 
 def p_text(p: float) -> str:
-    """Returns a p value with three digits: "0.0413", and "<0.0001" below that."""
-    return f"{p:.3g}" if p >= 1e-4 else "<0.0001"
+    """Returns a p value with three digits: "0.0413", "<0.05" where they would say 0.05, and "<0.0001" below that."""
+    if p < 1e-4:
+        return "<0.0001"
+    text = f"{p:.3g}"
+    return f"<{ALPHA}" if p < ALPHA <= float(text) else text
 
 
 def metrics_of(frame: "pandas.DataFrame") -> dict[str, Metric]:

@@ -161,7 +161,7 @@ def _part(table: "Table", part: dict[int, int]) -> tuple[str, list[str], list[st
     body = []
     for number, row in enumerate(table.rows):
         body += [r"\midrule"] if table.starts_group(number) else []
-        body.append(" & ".join(_cell(row[place]) for place in part) + r" \\")
+        body.append(_begun(" & ".join(_cell(row[place]) for place in part)) + r" \\")
     return "".join(kinds), head, body
 
 
@@ -172,8 +172,13 @@ def _stacked(name: str, width: int) -> str:
     for word in name.split():
         joined = f"{lines[-1]} {word}".strip()
         lines = [*lines[:-1], joined] if _size(joined) <= width else [*lines, word]
-    stack = r"\\".join(map(escape, lines))
+    stack = r"\\".join(_begun(escape(line)) for line in lines)
     return stack if len(lines) == 1 else rf"\shortstack[l]{{{stack}}}"
+
+
+def _begun(line: str) -> str:
+    r"""Returns a line that can stand behind ``\\`` or a rule, which take a bracket or an asterisk for their own."""
+    return "{}" + line if line.startswith(("[", "*")) else line
 
 
 def _cell(cell: "Cell") -> str:

@@ -17,7 +17,18 @@ Bounded = Literal["tanh", "sigmoid", "softplus", "sine"]
 Activation = Literal["relu", "tanh", "sigmoid", "softplus", "silu", "gelu", "sine", "square"]
 
 
-class SetTraining(Strict):
+class Experiment(Strict):
+    """Settings whose lists name no value twice: its results would be counted twice."""
+
+    @field_validator("*")
+    @classmethod
+    def _different(cls, values: Any) -> Any:
+        if isinstance(values, list) and len(set(values)) < len(values):
+            raise ValueError("names a value twice")
+        return values
+
+
+class SetTraining(Experiment):
     """Networks that are trained on SumOfGram: multisets of n standard normal vectors, target |x_1 + ... + x_n|^2."""
 
     n: AtLeastTwo = 3
@@ -28,7 +39,7 @@ class SetTraining(Strict):
     """What aggregates; `sum` is always among them. `ssma` has one slot per vector and the full compressor."""
     activations: Annotated[list[Activation], Field(min_length=1)] = ["relu", "tanh"]
     """Activation before the aggregation and in the head. All but relu are analytic; gelu is the exact one."""
-    train_sets: PositiveInt = 1000
+    train_sets: AtLeastTwo = 1000
     """Multisets to train on, drawn anew for each seed."""
     test_sets: PositiveInt = 1000
     """Multisets to test on, and as many to choose the learning rate by, drawn anew for each seed."""
@@ -49,8 +60,6 @@ class SetTraining(Strict):
             raise ValueError(f"unknown aggregator '{wrong[0]}'; allowed: {', '.join(AGGREGATORS)}")
         if "sum" not in names:
             raise ValueError("must have 'sum', the baseline of every comparison")
-        if len(set(names)) < len(names):
-            raise ValueError("names an aggregator twice")
         return names
 
 
@@ -82,7 +91,7 @@ class Mixing(SetTraining):
         return self
 
 
-class HigherOrder(Strict):
+class HigherOrder(Experiment):
     """The mixed n-th derivatives of a circular convolution of n signals."""
 
     n: Annotated[list[Annotated[Integer, Field(ge=2, le=3)]], Field(min_length=1)] = [2, 3]
@@ -91,7 +100,7 @@ class HigherOrder(Strict):
     """Length of a signal."""
 
 
-class Separation(Strict):
+class Separation(Experiment):
     """Distance of untrained representations against the Wasserstein distance of the multisets, and its limit."""
 
     n: AtLeastTwo = 4
@@ -106,7 +115,7 @@ class Separation(Strict):
     """In the construction of the limit, the distance is 1/2, 1/4, ... , so often halved."""
 
 
-class Growth(Strict):
+class Growth(Experiment):
     """How large representations are over n and d, and how the bound of mixing grows with the parameters."""
 
     n: Annotated[list[Annotated[Integer, Field(ge=2, le=8)]], Field(min_length=3)] = [2, 4, 8]
@@ -123,13 +132,6 @@ class Growth(Strict):
     """Multisets in a mean."""
     draws: AtLeastTwo = 5
     """Draws of weights and multisets; intervals are over them."""
-
-    @field_validator("n", "d", "scales")
-    @classmethod
-    def _different(cls, values: list[float]) -> list[float]:
-        if len(set(values)) < len(values):
-            raise ValueError("names a value twice")
-        return values
 
 
 class Theory(Strict):

@@ -10,6 +10,7 @@ from ssma.aggr import AGGREGATORS, SumAggregation
 from ssma.data.batches import Batches
 from ssma.data.prepare import load, prepare
 from ssma.errors import StudyError
+from ssma.fit import run
 from ssma.fit.run import run_fit
 from ssma.fit.spec import fit_spec
 from ssma.fit.training import Task, Training
@@ -180,3 +181,63 @@ def test_a_parameter_that_is_made_in_the_first_call_ends_the_fit(prepared):
     with pytest.raises(StudyError, match="parameter late was made while the network ran, and is neither trained nor"):
         trained(prepared, network, epochs=5)
     assert network.late.item() == 0
+
+
+class Indexing(SumAggregation):
+    """A user's class that indexes, which torch adds up in no fixed order on several threads unless it is told to."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__()
+
+    def forward(self, x, index=None, *args, **kwargs):
+        self.fixed = torch.are_deterministic_algorithms_enabled()
+        return super().forward(x, index, *args, **kwargs)
+
+    def summary(self):
+        return {"fixed": self.fixed}
+
+
+def test_a_user_s_class_is_added_up_in_a_fixed_order(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Indexing", "class_code": "c"}
+    record = run_fit(Results(tmp_path), prepared, spec, CPU)
+    assert (record["status"], record["reason"]) == ("ok", None)
+    assert record["modules"] == {"blocks.0.conv.aggr_module": {"fixed": True}}
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_gradient_of_indexing_is_the_same_each_time_on_two_threads():
+    """Of 50 rows that 20,000 messages share: torch's own choice differs in about every second call."""
+    generator, threads = torch.Generator().manual_seed(0), torch.get_num_threads()
+    index, weight = torch.randint(50, (20_000,), generator=generator), torch.randn(20_000, 64, generator=generator)
+
+    def gradient():
+        x = torch.ones(50, 64, requires_grad=True)
+        (x[index] * weight).sum().backward()
+        return x.grad
+
+    try:
+        torch.set_num_threads(2)
+        with run._deterministic(True):
+            first = gradient()
+            assert all(torch.equal(gradient(), first) for _ in range(10))
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Unsteady(Indexing):
+    """A user's class that breaks down in evaluation mode, after the only validation batch of the only epoch."""
+
+    evaluated = 0
+
+    def forward(self, x, index=None, *args, **kwargs):
+        Unsteady.evaluated += not self.training
+        return super().forward(x, index, *args, **kwargs) * (math.nan if Unsteady.evaluated > 1 else 1)
+
+
+def test_a_validation_that_is_no_number_the_second_time_ends_a_fit_as_diverged(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, "sum", **{"training.max_epochs": 1})
+    record = run_fit(Results(tmp_path), prepared, spec | {"class": f"{__name__}.Unsteady", "class_code": "c"}, CPU)
+    assert record["history"]["validation_metric"][0] > 0
+    reason = "the validation mae of the best epoch was not finite the second time"
+    assert (record["status"], record["reason"]) == ("diverged", reason)
+    assert [record[part] for part in ("train", "validation", "test", "modules")] == [None] * 4

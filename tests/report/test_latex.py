@@ -59,6 +59,15 @@ def test_what_is_repeated_tells_the_rows_apart():
     assert stub(made(list("wxyz"), [["1"] * 4] * 2)) == 3
 
 
+BRACKETS = made(["gain [%]", "[x]"], [["[0.5, 1]", "[a]"], ["[1, 2]", "b"], ["*", "1"], ["* *", "1"]])
+
+
+def test_a_bracket_or_an_asterisk_that_begins_a_line_is_no_option_of_the_line_before():
+    text = BRACKETS.latex()
+    assert "{}[0.5, 1] & [a] \\\\\n{}[1, 2] & b \\\\\n{}* & 1 \\\\\n{}* * & 1 \\\\\n" in text
+    assert "\\shortstack[l]{long\\\\{}[\\%]} & y" in made(["long [%]", "y"], [["1", "2"], ["3", "4"]]).latex()
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_it_compiles_and_stays_on_the_page(tmp_path):
     rows = [
@@ -67,7 +76,11 @@ def test_it_compiles_and_stays_on_the_page(tmp_path):
     ]
     title = "Two paragraphs:\n\nthe effect of κ ≈ 3\n"
     columns = ["arm", *(f"a long heading {place}" for place in range(9)), "why"]
-    for name, table in (("wide", made(columns, rows)), ("small", made(columns[:3], [row[:3] for row in rows]))):
+    for name, table in (
+        ("wide", made(columns, rows)),
+        ("small", made(columns[:3], [row[:3] for row in rows])),
+        ("brackets", BRACKETS),
+    ):
         text = replace(table, caption=title).latex()
         needs = text.split("\n", 1)[0].removeprefix("% ")
         (tmp_path / f"{name}.tex").write_text(

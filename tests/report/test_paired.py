@@ -119,3 +119,8 @@ def test_two_axes_have_no_paired_table(fabric):
 
 def test_p_values_are_short():
     assert [p_text(p) for p in (1.0, 0.041259765, 0.000123456, 0.00001)] == ["1", "0.0413", "0.000123", "<0.0001"]
+
+
+def test_a_p_value_that_is_below_the_level_is_not_shown_at_it():
+    """What is judged better at p < 0.05 would stand beside 0.05."""
+    assert [p_text(p) for p in (0.0499, 0.04996, 0.05, 0.0500004)] == ["0.0499", "<0.05", "0.05", "0.05"]
