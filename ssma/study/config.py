@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
 
 from ssma.errors import StudyError
 from ssma.study.datasets import AnyDataset, Splits
@@ -20,6 +20,7 @@ from ssma.study.settings import (
     PositiveInt,
     Strict,
     TrainingSettings,
+    different,
 )
 from ssma.study.theory import Theory
 
@@ -30,7 +31,7 @@ LONGEST_NAME = 100
 """Files are named after studies, data sets, aggregators and ablations; a file's name has at most 255 bytes."""
 
 Values = Annotated[list[Any], Field(min_length=1)]
-Names = Annotated[list[str], Field(min_length=1)]
+Names = Annotated[list[str], Field(min_length=1), AfterValidator(different)]
 
 
 class Range(Strict):

@@ -31,6 +31,13 @@ Probability = Annotated[float, Number, Field(ge=0, lt=1)]
 Factor = Annotated[float, Number, Field(gt=0, lt=1)]
 
 
+def different(values: Any) -> Any:
+    """Returns ``values``, unless they are a list that names one twice: its results would be counted twice."""
+    if isinstance(values, list) and len({repr(canonical(value)) for value in values}) < len(values):
+        raise ValueError("names a value twice")
+    return values
+
+
 class Strict(BaseModel):
     """A table of the study file: unknown keys are refused, values cannot be changed afterwards."""
 

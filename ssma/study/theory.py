@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ssma.study.ids import canonical, code_fingerprint, digest
-from ssma.study.settings import AGGREGATORS, Integer, PositiveFloat, PositiveInt, Strict
+from ssma.study.settings import AGGREGATORS, Integer, PositiveFloat, PositiveInt, Strict, different
 
 THEORY_VERSION = 2
 """Part of every experiment's identity: a change of what it computes or records raises it, and all run again."""
@@ -18,14 +18,9 @@ Activation = Literal["relu", "tanh", "sigmoid", "softplus", "silu", "gelu", "sin
 
 
 class Experiment(Strict):
-    """Settings whose lists name no value twice: its results would be counted twice."""
+    """Settings whose lists name no value twice."""
 
-    @field_validator("*")
-    @classmethod
-    def _different(cls, values: Any) -> Any:
-        if isinstance(values, list) and len(set(values)) < len(values):
-            raise ValueError("names a value twice")
-        return values
+    _different = field_validator("*")(different)
 
 
 class SetTraining(Experiment):

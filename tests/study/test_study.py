@@ -184,6 +184,8 @@ def test_all_errors_at_once_with_their_path():
         ({"ablations": {"a": {"axes": {"ssma.kapa": [2]}}}}, "unknown setting; did you mean 'ssma.kappa'?"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2, "many"]}}}}, "got 'many'"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [0]}}}}, "ablations.a.axes.ssma.kappa: Input should be greater than 0, got 0"),
+        ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTAG", "MUTAG"]}}}, "ablations.a.datasets: names a value twice"),
+        ({"layers": ["gcn", "gcn"]}, "layers: names a value twice, got ['gcn', 'gcn']"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTG"]}}}, "'MUTG' is not in this study; did you mean 'MUTAG'?"),
         ({"ablations": {"a": {"axes": {"model.dropout": [0.1]}}}}, "ablations.a: which aggregator?"),
         ({"ablations": {"a": {"axes": {"aggregator": ["sum"]}, "fixed": {"ssma.kappa": 2}}}}, "settings of 'ssma' never apply"),
