@@ -3,8 +3,10 @@
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
+from optuna.exceptions import StorageInternalError
 
 from ssma.errors import StudyError
 from ssma.study.paths import Results
@@ -12,7 +14,7 @@ from ssma.study.space import configurations
 from ssma.study.tuning import splits_to_prune
 from ssma.tune.arm import tune_arm
 from ssma.tune.search import search
-from ssma.tune.storage import create_tables
+from ssma.tune.storage import create_tables, writing
 
 SPACE = {"training.lr": [0.1, 0.2, 0.3], "ssma.kappa": {"low": 2, "high": 4, "log": False, "kind": "int"}}
 SELECTION = {"ssma.selection": ["attention", "random"], "ssma.temperature": [1, 2, 3, 4]}
@@ -172,7 +174,33 @@ def test_a_database_that_cannot_be_used_says_why_without_the_password(monkeypatc
     def refused(*_, **__):
         raise sqlalchemy.exc.OperationalError("connect", {}, Exception("no entry for ann, password geheim"))
 
-    monkeypatch.setattr(sqlalchemy, "create_engine", refused)
+    monkeypatch.setattr(sqlalchemy, "create_engine", lambda *_, **__: SimpleNamespace(connect=refused))
     with pytest.raises(StudyError) as error:
         create_tables("postgresql://ann:geheim@db/studies")
     assert str(error.value) == "tune.storage: postgresql://db/studies cannot be used: no entry for ann, password ***"
+
+
+def test_a_database_whose_connection_breaks_during_a_fit_is_reached_anew_or_named(monkeypatch, tmp_path):
+    """SQLite stands in for PostgreSQL: with a lock function, and without the option that keeps connections alive."""
+    import sqlalchemy
+
+    make_engine, given = sqlalchemy.create_engine, []
+
+    def stand_in(url, connect_args, **options):
+        given.append((connect_args, options.get("pool_pre_ping", False)))
+        engine = make_engine("sqlite:///" + str(tmp_path / "s.db"), **options)
+        sqlalchemy.event.listen(engine, "connect", lambda c, _: c.create_function("pg_advisory_lock", 1, str))
+        return engine
+
+    monkeypatch.setattr(sqlalchemy, "create_engine", stand_in)
+    monkeypatch.setattr(sqlalchemy.engine, "create_engine", stand_in)
+    url = "postgresql://ann:geheim@db/studies"
+    with writing(tmp_path / "none", "s", url) as storage:
+        assert storage.get_all_studies() == []
+    assert given == [({"keepalives_idle": 60}, False), ({"keepalives_idle": 60}, True)] * 2
+    lost = StorageInternalError("An exception is raised during the commit.")
+    lost.__cause__ = sqlalchemy.exc.OperationalError("commit", {}, Exception("terminating connection of geheim"))
+    with pytest.raises(StudyError) as error, writing(tmp_path / "none", "s", url):
+        raise lost
+    told = "tune.storage: postgresql://db/studies cannot be used: terminating connection of ***"
+    assert str(error.value) == told
