@@ -338,7 +338,10 @@ def test_closed_port_costs_one_warning(tmp_path, warnings_of, uri):
         fill(Results(tmp_path), plan)
 
 
-def test_store_that_breaks_on_the_way(results, warnings_of):
+@pytest.mark.parametrize("asynchronous", ["false", "true"])
+def test_store_that_breaks_on_the_way(results, warnings_of, monkeypatch, asynchronous):
+    """Also where the user has MLflow write in the background, which tells nobody of an error."""
+    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_LOGGING", asynchronous)
     plan = make_plan(["one"])
     (arm,) = plan["arms"]
     trials, fits = write_arm(results, arm)
