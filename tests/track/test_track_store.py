@@ -354,6 +354,19 @@ def test_store_that_breaks_on_the_way(results, warnings_of, monkeypatch, asynchr
     assert len(warnings_of()) == 1
 
 
+def test_a_folder_that_the_locale_cannot_name_costs_one_warning(results, warnings_of, monkeypatch):
+    """As in an ASCII locale, where letters of paths become surrogates, and MLflow's are encoded anew."""
+    plan = make_plan(["one"])
+    tracker = open_tracker(results, plan)
+    monkeypatch.setattr(Tracker, "arm", lambda *_: "größe".encode("ascii"))
+    tracker.uri = "sqlite:////gr\udcc3\udcb6\udcc3\udc9fe/mlflow.db"
+    tracker.arm(plan["arms"][0])
+    assert isinstance(tracker.tracker, NoTracker)
+    (line,) = warnings_of()
+    assert "ordinal not in range(128)); set a locale that can name the folder, such as LC_ALL=C.UTF-8." in line
+    assert isinstance(open_tracker(results, plan), NoTracker)
+
+
 def test_a_store_that_another_program_locks_is_not_to_be_deleted(results):
     uri = tracking_uri(results, None)
     create_store(uri, artifact_folder(results), "made")
