@@ -5,6 +5,7 @@ import sys
 import textwrap
 from types import SimpleNamespace
 
+import optuna
 import pytest
 from optuna.exceptions import StorageInternalError
 
@@ -33,6 +34,19 @@ def test_a_grid_is_walked_in_order(tmp_path):
     found = tried(tmp_path, SPACE, 9, "grid")
     assert found == [{"ssma.kappa": k, "training.lr": lr} for k in (2, 3, 4) for lr in (0.1, 0.2, 0.3)]
     assert found == list(configurations(SPACE))
+
+
+def test_trials_are_looked_through_as_often_for_the_last_as_for_the_first(tmp_path, monkeypatch):
+    """Once more for each trial before would make the time of a search grow as the cube of its length."""
+    calls, get_trials = [], optuna.Study.get_trials
+    monkeypatch.setattr(optuna.Study, "get_trials", lambda *a, **k: calls.append(1) or get_trials(*a, **k))
+    space = {"training.lr": {"low": 0.1, "high": 0.2, "log": False, "kind": "float"}}
+    counts = []
+    for trials in (10, 20, 30):
+        tried(tmp_path / str(trials), space, trials, "random")
+        counts.append(len(calls))
+        calls.clear()
+    assert counts[2] - counts[1] == counts[1] - counts[0] > 0
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe", "grid"])
