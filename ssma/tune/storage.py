@@ -47,6 +47,7 @@ def writing(journal: Path, search_id: str, url: str | None) -> Iterator[BaseStor
 
 def _open_journal(journal: Path) -> JournalStorage:
     """Returns the storage of a journal, without half of a last line that a killed process or a full disk left."""
+    remedy = "delete the file to have it made again: fits that have ended are not trained again"
     if journal.exists():
         *lines, half = journal.read_bytes().split(b"\n")
         if half:
@@ -55,11 +56,11 @@ def _open_journal(journal: Path) -> JournalStorage:
             try:
                 json.loads(line)
             except ValueError as error:
-                raise StudyError(
-                    f"{journal}: line {number} is damaged; delete the file to have it made again: fits that have ended "
-                    "are not trained again"
-                ) from error
-    return JournalStorage(JournalFileBackend(str(journal)))
+                raise StudyError(f"{journal}: line {number} is damaged; {remedy}") from error
+    try:
+        return JournalStorage(JournalFileBackend(str(journal)))
+    except (KeyError, TypeError, AssertionError) as error:  # a line is JSON, but nothing that Optuna has written
+        raise StudyError(f"{journal}: is damaged; {remedy}") from error
 
 
 def create_tables(url: str) -> None:

@@ -91,6 +91,19 @@ def test_half_a_line_of_a_journal_costs_no_search(tmp_path):
         assert tried(tmp_path, real, 3, "tpe") == whole
 
 
+@pytest.mark.parametrize("line", ["{}", "12", '{"op_code": 99, "worker_id": "x"}', '{"op_code": 5, "worker_id": "x"}'])
+def test_a_journal_with_a_line_that_optuna_never_wrote_is_one_clear_error(tmp_path, line):
+    before = tried(tmp_path, SPACE, 2, "random")
+    whole = (tmp_path / "j").read_text()
+    (tmp_path / "j").write_text(f"{whole}{line}\n")
+    with pytest.raises(
+        StudyError, match=r"/j: is damaged; delete the file to have it made again: fits that have ended"
+    ):
+        tried(tmp_path, SPACE, 3, "random")
+    (tmp_path / "j").unlink()
+    assert tried(tmp_path, SPACE, 3, "random")[:2] == before
+
+
 @pytest.mark.parametrize("damage", [b"\x00\xff\xfe\n", b"none\n", b"\n"])
 def test_a_damaged_journal_is_one_clear_error_and_can_be_deleted(tmp_path, damage):
     whole = tried(tmp_path, SPACE, 3, "tpe")
