@@ -17,6 +17,7 @@ from ssma.fit.spec import fit_spec
 from ssma.gpus import take_gpu
 from ssma.study.classes import check_class
 from ssma.study.cost import duration
+from ssma.study.locks import exclusive
 from ssma.study.lookup import named, named_arm, read_plan
 from ssma.study.paths import Results
 from ssma.study.tuning import storage_url
@@ -132,17 +133,18 @@ class Job:
     def watching(self, fits: int) -> Iterator[Watcher]:
         """Gives a watcher of about ``fits`` fits; if the job dies inside, the arm is closed as failed.
 
-        One that is stopped, by Ctrl-C or SIGTERM, closes it as interrupted.
+        One that is stopped, by Ctrl-C or SIGTERM, closes it as interrupted. A job that a killed Snakemake has left
+        running is waited for: of two at once each would make the MLflow runs that it did not find.
         """
-        tracker = open_tracker(self.results, self.plan)
-        tracker.arm(self.arm)
-        self.watcher = Watcher(self.arm, tracker, fits)
-        try:
-            yield self.watcher
-        except BaseException as error:
-            if not self.watcher.finished:
-                stopped = (
-                    isinstance(error, KeyboardInterrupt | SystemExit) and getattr(error, "code", STOPPED) == STOPPED
-                )
-                tracker.finish(self.arm, "interrupted" if stopped else "failed", f"{type(error).__name__}: {error}")
-            raise
+        with exclusive(self.results.arm(self.arm["id"]) / "job.lock"):
+            tracker = open_tracker(self.results, self.plan)
+            tracker.arm(self.arm)
+            self.watcher = Watcher(self.arm, tracker, fits)
+            try:
+                yield self.watcher
+            except BaseException as error:
+                if not self.watcher.finished:
+                    of_a_stop = isinstance(error, KeyboardInterrupt | SystemExit)
+                    stopped = of_a_stop and getattr(error, "code", STOPPED) == STOPPED
+                    tracker.finish(self.arm, "interrupted" if stopped else "failed", f"{type(error).__name__}: {error}")
+                raise

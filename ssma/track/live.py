@@ -93,5 +93,5 @@ def _note(results: Results) -> Path:
 
 
 def _give_up(results: Results, error: StudyError) -> None:
-    write_atomic(_note(results), str(error).encode())
+    write_atomic(_note(results), str(error).encode(errors="backslashreplace"))
     LOG.warning("%s. Records are complete; run `ssma track` later to fill the store.", error)

@@ -97,7 +97,8 @@ def mlflow_errors(uri: str) -> Iterator[None]:
     """Turns every way in which MLflow or its store fails into one StudyError of one line.
 
     These are: MLflow's own exception (which wraps those of HTTP and of SQL sessions), SQLAlchemy's from opening a
-    database, SQLite's, OSError (artifacts, sockets), and ImportError (MLflow or the driver of a database).
+    database, SQLite's, OSError (artifacts, sockets), ImportError (MLflow or the driver of a database), and UnicodeError
+    (a folder whose name the locale cannot hold).
     """
     try:
         _set_environment()
@@ -107,12 +108,14 @@ def mlflow_errors(uri: str) -> Iterator[None]:
         raise StudyError(f"MLflow cannot be imported ({error}); install it, or set track.enabled: false") from error
     try:
         yield
-    except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError) as error:
+    except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError, UnicodeError) as error:
         remedy = "set track.uri, or track.enabled: false"
         if uri.startswith("sqlite:"):
             remedy = f"delete {uri.removeprefix('sqlite:///')} to have it made again, or {remedy}"
         if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES):
             remedy = "copy the results to where you may write"
+        if isinstance(error, UnicodeError):
+            remedy = "set a locale that can name the folder, such as LC_ALL=C.UTF-8"
         if "database is locked" in str(error):  # for longer than any write of ours: nothing is wrong with the file
             remedy = "close the program that keeps it locked"
         said = " ".join(str(error).split())[:300] or type(error).__name__

@@ -39,7 +39,8 @@ class Known:
 class Tracker:
     """Logs arms, trials and fits of one study; every error of the store is raised as it comes.
 
-    An arm belongs to one process at a time: its runs are read from the store once, when it is first named.
+    An arm belongs to one process at a time: its runs are read from the store once, when it is first named. Every call
+    is synchronous: where MLFLOW_ENABLE_ASYNC_LOGGING is set, MLflow would drop the errors of the others.
     """
 
     def __init__(self, results: Results, plan: dict[str, Any], client: "MlflowClient", experiment: str) -> None:
@@ -99,6 +100,7 @@ class Tracker:
             parent,
             metrics=[Metric(point.name, point.value, point.time, point.step) for point in points],
             tags=[RunTag(f"chosen.{safe_name(key)}", str(value)) for key, value in picked.items()],
+            synchronous=True,
         )
 
     def _parent(self, arm: dict[str, Any]) -> str:
@@ -119,7 +121,7 @@ class Tracker:
         if keep.state == OPEN or run.state is None:
             self._write(keep, run)
         if keep.parent != parent:
-            self.client.set_tag(keep.run_id, PARENT, parent)
+            self.client.set_tag(keep.run_id, PARENT, parent, synchronous=True)
             keep.parent = parent
         return keep.run_id
 
@@ -140,6 +142,7 @@ class Tracker:
             metrics=[Metric(point.name, point.value, point.time, point.step) for point in run.points],
             params=[Param(name, value) for name, value in run.params.items()],
             tags=[RunTag(name, value) for name, value in run.tags.items()],
+            synchronous=True,
         )
         for path, text in run.files.items():
             self.client.log_text(known.run_id, text, path)
@@ -151,7 +154,8 @@ class Tracker:
         """Tags a run and ends it in ``state``; one that ended so before keeps its time."""
         from mlflow.entities import RunTag
 
-        self.client.log_batch(known.run_id, tags=[RunTag(name, value) for name, value in tags.items()])
+        told = [RunTag(name, value) for name, value in tags.items()]
+        self.client.log_batch(known.run_id, tags=told, synchronous=True)
         if known.state != state:
             self.client.set_terminated(known.run_id, state)
             known.state = state

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import sys
 from typing import Any
 
@@ -22,7 +23,8 @@ def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
         port: Where the UI answers.
 
     Raises:
-        StudyError: If there is no such port, or the store cannot be used. MLflow writes even where it only shows.
+        StudyError: If there is no such port or it is taken, or the store cannot be used. MLflow writes even where it
+            only shows.
     """
     if not 0 < port < 2**16:
         raise StudyError(f"--port: got {port}, expected a number from 1 to 65535")
@@ -30,7 +32,16 @@ def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
     if uri.startswith("http"):
         print(f"MLflow UI: {uri} (the study's tracking server)")
         return
+    _check_free(port)
     create_store(uri, artifact_folder(results), plan["study"])
     arguments = ["ui", "--backend-store-uri", uri, "--workers", "1", "--port", str(port)]
     LOG.info("MLflow UI: http://localhost:%d", port)
     os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], os.environ | QUIET)
+
+
+def _check_free(port: int) -> None:
+    """MLflow says only in its log, after seconds, that a port is taken: a user would look at what answers there."""
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError as error:
+        raise StudyError(f"--port: {port} cannot be used ({error.strerror}); give another one") from error

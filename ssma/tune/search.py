@@ -143,13 +143,14 @@ def _ask(study: optuna.Study, search_id: str, space: Space, slot: int, sampler: 
     """
     spaces, seed = distributions(space), seed_from(search_id, slot)
     samplers = optuna.samplers
-    proposing = samplers.RandomSampler(seed=seed) if sampler == "random" else samplers.TPESampler(seed=seed)
+    proposing = samplers.TPESampler(seed=seed) if sampler == "tpe" else samplers.RandomSampler(seed=seed)
     before = [trial.params for trial in _of_slot(study, slot) if trial.params.keys() == space.keys()]
     known = before[-1] if before else on_grid(space, slot) if sampler == "grid" else None
     study.sampler = samplers.PartialFixedSampler(known, proposing) if known else proposing
     trial = study.ask(spaces)
     if not known:
-        tried = {configuration_key(t.params) for other in range(slot) for t in _of_slot(study, other)}
+        slots = [(t.user_attrs.get(SLOT), t) for t in study.get_trials(deepcopy=False)]
+        tried = {configuration_key(t.params) for other, t in slots if other is not None and other < slot}
         fresh = first_untried(space, tried, seed) if configuration_key(trial.params) in tried else None
         if fresh is not None:
             study.tell(trial, state=TrialState.FAIL)

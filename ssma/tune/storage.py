@@ -11,12 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 
 from ssma.errors import StudyError
 from ssma.study.ids import seed_from
 from ssma.study.locks import exclusive
+
+KEEP_ALIVE = {"keepalives_idle": 60}
+"""Seconds after which an idle connection shows signs of life: firewalls forget one that is silent while a fit runs."""
 
 
 @contextmanager
@@ -38,11 +42,12 @@ def writing(journal: Path, search_id: str, url: str | None) -> Iterator[BaseStor
         return
     create_tables(url)
     with _locked(url, search_id):
-        yield RDBStorage(_with_driver(url))
+        yield _open_database(url)
 
 
 def _open_journal(journal: Path) -> JournalStorage:
     """Returns the storage of a journal, without half of a last line that a killed process or a full disk left."""
+    remedy = "delete the file to have it made again: fits that have ended are not trained again"
     if journal.exists():
         *lines, half = journal.read_bytes().split(b"\n")
         if half:
@@ -51,11 +56,11 @@ def _open_journal(journal: Path) -> JournalStorage:
             try:
                 json.loads(line)
             except ValueError as error:
-                raise StudyError(
-                    f"{journal}: line {number} is damaged; delete the file to have it made again: fits that have ended "
-                    "are not trained again"
-                ) from error
-    return JournalStorage(JournalFileBackend(str(journal)))
+                raise StudyError(f"{journal}: line {number} is damaged; {remedy}") from error
+    try:
+        return JournalStorage(JournalFileBackend(str(journal)))
+    except (KeyError, TypeError, AssertionError) as error:  # a line is JSON, but nothing that Optuna has written
+        raise StudyError(f"{journal}: is damaged; {remedy}") from error
 
 
 def create_tables(url: str) -> None:
@@ -65,25 +70,36 @@ def create_tables(url: str) -> None:
         StudyError: If the database cannot be used; the message holds no password.
     """
     with _locked(url, "create tables"):  # Optuna's own creation fails where two processes start it at once
-        RDBStorage(_with_driver(url))
+        _open_database(url)
+
+
+def _open_database(url: str) -> RDBStorage:
+    """Returns the storage in a database; a connection that broke while a fit ran for hours is made anew."""
+    return RDBStorage(_with_driver(url), engine_kwargs={"pool_pre_ping": True, "connect_args": KEEP_ALIVE})
 
 
 @contextmanager
 def _locked(url: str, name: str) -> Iterator[None]:
-    """Waits for an advisory lock of the database, which ends with the connection that holds it."""
+    """Waits for an advisory lock of the database, which ends with the connection that holds it.
+
+    What goes wrong with the database inside becomes one StudyError.
+    """
     from sqlalchemy import create_engine, text
     from sqlalchemy.exc import SQLAlchemyError
     from sqlalchemy.pool import NullPool
 
+    options = {"poolclass": NullPool, "isolation_level": "AUTOCOMMIT", "connect_args": KEEP_ALIVE}
     try:
-        connection = create_engine(_with_driver(url), poolclass=NullPool, isolation_level="AUTOCOMMIT").connect()
+        engine = create_engine(_with_driver(url), **options)
     except ModuleNotFoundError as error:
         raise StudyError("tune.storage: PostgreSQL needs the driver psycopg: pip install 'psycopg[binary]'") from error
-    except SQLAlchemyError as error:
-        raise StudyError(f"tune.storage: {_public(url)} cannot be used: {_reason(error, url)}") from None
-    with connection:
-        connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": seed_from("search", name)})
-        yield
+    try:
+        with engine.connect() as connection:
+            connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": seed_from("search", name)})
+            yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        said = error.__cause__ if isinstance(error, StorageInternalError) else error  # Optuna's has no reason in it
+        raise StudyError(f"tune.storage: {_public(url)} cannot be used: {_reason(said, url)}") from None
 
 
 def _with_driver(url: str) -> str:
@@ -96,7 +112,7 @@ def _public(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
-def _reason(error: Exception, url: str) -> str:
+def _reason(error: BaseException, url: str) -> str:
     """Returns the first line of a database's error without the password, should it be quoted there."""
     lines = str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__]
     password = urlsplit(url).password

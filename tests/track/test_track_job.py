@@ -1,7 +1,9 @@
 """What an arm's run says when its job dies."""
 
+import threading
+
 import pytest
-from made_records import make_plan
+from made_records import make_plan, make_trial
 
 from ssma.errors import STOPPED
 from ssma.job import Job
@@ -27,3 +29,25 @@ def test_a_job_that_dies_closes_its_arm(tmp_path, death, state, reason):
     client = make_client(tracking_uri(results, None))
     (run,) = client.search_runs([client.get_experiment_by_name("made").experiment_id])
     assert (run.info.status, run.data.tags["ssma.reason"]) == (state, reason)
+
+
+def test_a_second_job_of_an_arm_waits_for_one_that_a_killed_snakemake_left(tmp_path):
+    plan, results = make_plan(["one"]), Results(tmp_path)
+    first, second = (Job(results, plan, plan["arms"][0], "d", None, None) for _ in range(2))
+    entered = []
+
+    def again():
+        with second.watching(1) as watcher:
+            entered.append(watcher)
+            watcher.trial(make_trial(0, []), [])
+
+    with first.watching(1) as watcher:
+        thread = threading.Thread(target=again)
+        thread.start()
+        thread.join(timeout=1)
+        assert not entered
+        watcher.trial(make_trial(0, []), [])
+    thread.join()
+    client = make_client(tracking_uri(results, None))
+    runs = client.search_runs([client.get_experiment_by_name("made").experiment_id])
+    assert sorted(run.info.run_name for run in runs) == sorted(["trial 0", plan["arms"][0]["label"]])

@@ -338,7 +338,10 @@ def test_closed_port_costs_one_warning(tmp_path, warnings_of, uri):
         fill(Results(tmp_path), plan)
 
 
-def test_store_that_breaks_on_the_way(results, warnings_of):
+@pytest.mark.parametrize("asynchronous", ["false", "true"])
+def test_store_that_breaks_on_the_way(results, warnings_of, monkeypatch, asynchronous):
+    """Also where the user has MLflow write in the background, which tells nobody of an error."""
+    monkeypatch.setenv("MLFLOW_ENABLE_ASYNC_LOGGING", asynchronous)
     plan = make_plan(["one"])
     (arm,) = plan["arms"]
     trials, fits = write_arm(results, arm)
@@ -349,6 +352,19 @@ def test_store_that_breaks_on_the_way(results, warnings_of):
     log_live(tracker, arm, trials, fits)
     assert isinstance(tracker.tracker, NoTracker)
     assert len(warnings_of()) == 1
+
+
+def test_a_folder_that_the_locale_cannot_name_costs_one_warning(results, warnings_of, monkeypatch):
+    """As in an ASCII locale, where letters of paths become surrogates, and MLflow's are encoded anew."""
+    plan = make_plan(["one"])
+    tracker = open_tracker(results, plan)
+    monkeypatch.setattr(Tracker, "arm", lambda *_: "größe".encode("ascii"))
+    tracker.uri = "sqlite:////gr\udcc3\udcb6\udcc3\udc9fe/mlflow.db"
+    tracker.arm(plan["arms"][0])
+    assert isinstance(tracker.tracker, NoTracker)
+    (line,) = warnings_of()
+    assert "ordinal not in range(128)); set a locale that can name the folder, such as LC_ALL=C.UTF-8." in line
+    assert isinstance(open_tracker(results, plan), NoTracker)
 
 
 def test_a_store_that_another_program_locks_is_not_to_be_deleted(results):

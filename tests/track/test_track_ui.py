@@ -1,7 +1,9 @@
 import errno
 import os
+import socket
 import sys
 
+import pytest
 from made_records import make_plan
 
 from ssma.cli import main
@@ -55,3 +57,12 @@ def test_a_port_that_no_machine_has_is_refused(tmp_path, capsys):
     write_record(tmp_path / "plan.json", make_plan(["one"]))
     assert main(["ui", str(tmp_path / "plan.json"), "--port", "65536"]) == 2
     assert capsys.readouterr().err == "ssma: --port: got 65536, expected a number from 1 to 65535\n"
+
+
+def test_a_port_that_is_taken_is_refused_before_the_ui_is_said_to_be_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(os, "execve", lambda *_: pytest.fail("MLflow was started"))
+    write_record(tmp_path / "plan.json", make_plan(["one"]))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["ui", str(tmp_path / "plan.json"), "--port", str(port)]) == 2
+    assert capsys.readouterr().err.startswith(f"ssma: --port: {port} cannot be used (Address already in use")

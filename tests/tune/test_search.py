@@ -3,8 +3,11 @@
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
+import optuna
 import pytest
+from optuna.exceptions import StorageInternalError
 
 from ssma.errors import StudyError
 from ssma.study.paths import Results
@@ -12,7 +15,7 @@ from ssma.study.space import configurations
 from ssma.study.tuning import splits_to_prune
 from ssma.tune.arm import tune_arm
 from ssma.tune.search import search
-from ssma.tune.storage import create_tables
+from ssma.tune.storage import create_tables, writing
 
 SPACE = {"training.lr": [0.1, 0.2, 0.3], "ssma.kappa": {"low": 2, "high": 4, "log": False, "kind": "int"}}
 SELECTION = {"ssma.selection": ["attention", "random"], "ssma.temperature": [1, 2, 3, 4]}
@@ -31,6 +34,19 @@ def test_a_grid_is_walked_in_order(tmp_path):
     found = tried(tmp_path, SPACE, 9, "grid")
     assert found == [{"ssma.kappa": k, "training.lr": lr} for k in (2, 3, 4) for lr in (0.1, 0.2, 0.3)]
     assert found == list(configurations(SPACE))
+
+
+def test_trials_are_looked_through_as_often_for_the_last_as_for_the_first(tmp_path, monkeypatch):
+    """Once more for each trial before would make the time of a search grow as the cube of its length."""
+    calls, get_trials = [], optuna.Study.get_trials
+    monkeypatch.setattr(optuna.Study, "get_trials", lambda *a, **k: calls.append(1) or get_trials(*a, **k))
+    space = {"training.lr": {"low": 0.1, "high": 0.2, "log": False, "kind": "float"}}
+    counts = []
+    for trials in (10, 20, 30):
+        tried(tmp_path / str(trials), space, trials, "random")
+        counts.append(len(calls))
+        calls.clear()
+    assert counts[2] - counts[1] == counts[1] - counts[0] > 0
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe", "grid"])
@@ -73,6 +89,19 @@ def test_half_a_line_of_a_journal_costs_no_search(tmp_path):
         (tmp_path / "j").write_bytes(b"".join(lines[:kept]) + lines[kept][:-9])
         assert tried(tmp_path, real, 3, "tpe") == whole
         assert tried(tmp_path, real, 3, "tpe") == whole
+
+
+@pytest.mark.parametrize("line", ["{}", "12", '{"op_code": 99, "worker_id": "x"}', '{"op_code": 5, "worker_id": "x"}'])
+def test_a_journal_with_a_line_that_optuna_never_wrote_is_one_clear_error(tmp_path, line):
+    before = tried(tmp_path, SPACE, 2, "random")
+    whole = (tmp_path / "j").read_text()
+    (tmp_path / "j").write_text(f"{whole}{line}\n")
+    with pytest.raises(
+        StudyError, match=r"/j: is damaged; delete the file to have it made again: fits that have ended"
+    ):
+        tried(tmp_path, SPACE, 3, "random")
+    (tmp_path / "j").unlink()
+    assert tried(tmp_path, SPACE, 3, "random")[:2] == before
 
 
 @pytest.mark.parametrize("damage", [b"\x00\xff\xfe\n", b"none\n", b"\n"])
@@ -172,7 +201,33 @@ def test_a_database_that_cannot_be_used_says_why_without_the_password(monkeypatc
     def refused(*_, **__):
         raise sqlalchemy.exc.OperationalError("connect", {}, Exception("no entry for ann, password geheim"))
 
-    monkeypatch.setattr(sqlalchemy, "create_engine", refused)
+    monkeypatch.setattr(sqlalchemy, "create_engine", lambda *_, **__: SimpleNamespace(connect=refused))
     with pytest.raises(StudyError) as error:
         create_tables("postgresql://ann:geheim@db/studies")
     assert str(error.value) == "tune.storage: postgresql://db/studies cannot be used: no entry for ann, password ***"
+
+
+def test_a_database_whose_connection_breaks_during_a_fit_is_reached_anew_or_named(monkeypatch, tmp_path):
+    """SQLite stands in for PostgreSQL: with a lock function, and without the option that keeps connections alive."""
+    import sqlalchemy
+
+    make_engine, given = sqlalchemy.create_engine, []
+
+    def stand_in(url, connect_args, **options):
+        given.append((connect_args, options.get("pool_pre_ping", False)))
+        engine = make_engine("sqlite:///" + str(tmp_path / "s.db"), **options)
+        sqlalchemy.event.listen(engine, "connect", lambda c, _: c.create_function("pg_advisory_lock", 1, str))
+        return engine
+
+    monkeypatch.setattr(sqlalchemy, "create_engine", stand_in)
+    monkeypatch.setattr(sqlalchemy.engine, "create_engine", stand_in)
+    url = "postgresql://ann:geheim@db/studies"
+    with writing(tmp_path / "none", "s", url) as storage:
+        assert storage.get_all_studies() == []
+    assert given == [({"keepalives_idle": 60}, False), ({"keepalives_idle": 60}, True)] * 2
+    lost = StorageInternalError("An exception is raised during the commit.")
+    lost.__cause__ = sqlalchemy.exc.OperationalError("commit", {}, Exception("terminating connection of geheim"))
+    with pytest.raises(StudyError) as error, writing(tmp_path / "none", "s", url):
+        raise lost
+    told = "tune.storage: postgresql://db/studies cannot be used: terminating connection of ***"
+    assert str(error.value) == told
