@@ -146,16 +146,11 @@ class _Table:
             node_at: Place in the epoch of each batch's first node, and of the end.
             edge_at: The same of the edges.
         """
-        number, offset, items = columns[4:]
-        narrow = torch.int32 if max(self.x.size(0), self.edge_index.size(1)) < 2**31 else torch.int64  # less to move
-        nodes, edges, node_shift, edge_shift = columns[:4].to(narrow)
+        nodes, edges, node_shift, edge_shift, number, offset, items = columns
         owner, rows = _owners_and_rows(nodes, node_shift, node_at)
         x, pe, batch = self.x.index_select(0, rows), _rows(self.pe, rows), number.index_select(0, owner)
         owner, rows = _owners_and_rows(edges, edge_shift, edge_at)
-        edge_index = self.edge_index.new_empty(2, rows.numel())
-        for ends, taken in zip(self.edge_index, edge_index, strict=True):
-            torch.index_select(ends, 0, rows, out=taken)
-        edge_index += offset.index_select(0, owner)
+        edge_index = self.edge_index.gather(1, rows.expand(2, -1)).add_(offset.index_select(0, owner))
         edge_attr, y = _rows(self.edge_attr, rows), self.y[items]
 
         node_sizes, edge_sizes = ([end - start for start, end in pairwise(at)] for at in (node_at, edge_at))
@@ -174,8 +169,8 @@ class _Table:
 
 def _owners_and_rows(lengths: Tensor, shift: Tensor, at: list[int]) -> tuple[Tensor, Tensor]:
     """Returns for each node (or edge) of some graphs the place of its graph among them, and its row in the table."""
-    owner = torch.repeat_interleave(lengths, output_size=at[-1] - at[0])
-    rows = torch.arange(at[0], at[-1], dtype=lengths.dtype, device=owner.device)
+    owner = torch.repeat_interleave(lengths.int(), output_size=at[-1] - at[0])  # half as much to move
+    rows = torch.arange(at[0], at[-1], device=owner.device)
     return owner, rows.add_(shift.index_select(0, owner))
 
 
