@@ -1,12 +1,15 @@
 """One process at a time, for as long as it lives: locks that a killed process cannot leave behind."""
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ssma.errors import StudyError
+
+log = logging.getLogger("ssma")
 
 
 @contextmanager
@@ -23,7 +26,7 @@ def lock_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Waits until no other process is inside ``exclusive`` of the same path.
+    """Waits until no other process is inside ``exclusive`` of the same path, and says so if it has to.
 
     The file is removed on leaving; who waited for a removed file opens the new one.
 
@@ -34,7 +37,7 @@ def exclusive(path: Path) -> Iterator[None]:
         with lock_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _lock(descriptor, path)
         try:
             if os.fstat(descriptor).st_ino == path.stat().st_ino:
                 break
@@ -46,3 +49,11 @@ def exclusive(path: Path) -> Iterator[None]:
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        log.info("%s: waiting for another process that has it locked", path)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -3,6 +3,8 @@
 import errno
 import os
 import subprocess
+import threading
+import time
 
 import pytest
 from snakemake.shell import shell
@@ -109,6 +111,26 @@ def test_a_lock_that_cannot_be_made_is_named_in_one_error(tmp_path):
         exclusive(tmp_path / "fits/aa/x.lock"),
     ):
         pass
+
+
+def test_who_waits_for_a_lock_says_so(tmp_path, caplog):
+    path, entered = tmp_path / "job.lock", []
+
+    def wait():
+        with exclusive(path):
+            entered.append(path.exists())
+
+    caplog.set_level("INFO", "ssma")
+    waiting = threading.Thread(target=wait)
+    with exclusive(path):
+        waiting.start()
+        give_up = time.monotonic() + 30
+        while not caplog.messages and time.monotonic() < give_up:
+            time.sleep(0.01)
+        assert not entered
+    waiting.join()
+    assert caplog.messages == [f"{path}: waiting for another process that has it locked"]
+    assert entered == [True] and not path.exists()
 
 
 def test_the_commit_is_that_of_the_package_and_of_no_folder_around_it(tmp_path, monkeypatch):
