@@ -144,7 +144,7 @@ class Job:
                 yield self.watcher
             except BaseException as error:
                 if not self.watcher.finished:
-                    of_a_stop = isinstance(error, KeyboardInterrupt | SystemExit)
-                    stopped = of_a_stop and getattr(error, "code", STOPPED) == STOPPED
+                    exits = isinstance(error, KeyboardInterrupt | SystemExit)
+                    stopped = exits and getattr(error, "code", STOPPED) == STOPPED
                     tracker.finish(self.arm, "interrupted" if stopped else "failed", f"{type(error).__name__}: {error}")
                 raise

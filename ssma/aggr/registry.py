@@ -119,7 +119,8 @@ def _check_result(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, A
             f"{type(aggr).__name__} made a result of {shape} of messages of shape {tuple(x.shape)} but "
             f"expected {tuple(expected)}: a row for each node, as wide as a message"
         )
-    if out.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+    mixed = torch.is_autocast_enabled(x.device.type) and out.is_floating_point()
+    if out.dtype != x.dtype and not mixed:
         raise ValueError(
             f"{type(aggr).__name__} made a result of {out.dtype} of messages of {x.dtype} but expected {x.dtype}; "
             f"return out.to(x.dtype), or the real part of complex numbers"

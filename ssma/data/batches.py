@@ -116,7 +116,7 @@ class _Table:
         lengths, graph_at = self.lengths[:, items], list(accumulate(sizes, initial=0))
         ends = lengths.cumsum(1)
         starts = ends - lengths
-        of_batch = torch.tensor([graph_at[:-1], sizes])
+        of_batch = torch.tensor([graph_at[:-1], sizes], dtype=torch.int64)
         first = of_batch[0].repeat_interleave(of_batch[1])  # first graph of each graph's batch
         offset = starts[0] - starts[0][first]
         number = torch.arange(items.numel()) - first
@@ -169,7 +169,9 @@ class _Table:
 
 def _owners_and_rows(lengths: Tensor, shift: Tensor, at: list[int]) -> tuple[Tensor, Tensor]:
     """Returns for each node (or edge) of some graphs the place of its graph among them, and its row in the table."""
-    owner = torch.repeat_interleave(lengths.int(), output_size=at[-1] - at[0])  # half as much to move
+    count = at[-1] - at[0]
+    narrow = lengths.int() if count < 2**31 else lengths  # half as much to move
+    owner = torch.repeat_interleave(narrow, output_size=count)
     rows = torch.arange(at[0], at[-1], device=owner.device)
     return owner, rows.add_(shift.index_select(0, owner))
 

@@ -169,7 +169,7 @@ def _train(
             scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}
         if scores["validation"][task.metric] is None:  # it was a number in that epoch
             status = "diverged"
-            reason = f"the validation {task.metric} of the best epoch was not finite the second time"
+            reason = f"the validation {task.metric} of the best epoch was not finite when it was taken again at the end"
             scores = dict.fromkeys(parts)
         else:
             modules = module_summaries(network)

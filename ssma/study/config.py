@@ -20,7 +20,7 @@ from ssma.study.settings import (
     PositiveInt,
     Strict,
     TrainingSettings,
-    different,
+    no_value_twice,
 )
 from ssma.study.theory import Theory
 
@@ -31,7 +31,7 @@ LONGEST_NAME = 100
 """Files are named after studies, data sets, aggregators and ablations; a file's name has at most 255 bytes."""
 
 Values = Annotated[list[Any], Field(min_length=1)]
-Names = Annotated[list[str], Field(min_length=1), AfterValidator(different)]
+Names = Annotated[list[str], Field(min_length=1), AfterValidator(no_value_twice)]
 
 
 class Range(Strict):

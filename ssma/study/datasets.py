@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from ssma.study.settings import Integer, NotNegativeInt, Number, PositiveInt, Strict, with_exponent
+from ssma.study.settings import LIMIT, NotNegativeInt, Number, PositiveInt, Strict, with_exponent
 
 PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
@@ -21,11 +21,11 @@ Place = Annotated[str, AfterValidator(os.path.expanduser)]
 class Splits(Strict):
     """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest."""
 
-    folds: Annotated[Integer, Field(ge=3)] = 10
+    folds: Annotated[int, Field(ge=3, lt=LIMIT), Number] = 10
     """Number of folds."""
     scheme: Literal["stratified", "shuffle"] = "stratified"
     """`shuffle` is the unstratified one of the paper's code."""
-    seed: Annotated[int, Number, Field(ge=0, lt=2**32)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**32), Number] = 0
     """Seed of the shuffle."""
     use: PositiveInt | None = None
     """Use the first so many splits only; all by default."""
@@ -127,7 +127,7 @@ class OGBNDataset(Dataset):
     """Every edge in both directions, once, without self-loops; else the edges as OGB has them."""
     parts: PositiveInt | None = None
     """Parts that METIS cuts the graph into; 128 of arxiv and 1024 of products by default, as in the paper's code."""
-    parts_seed: Annotated[int, Number, Field(ge=0, lt=2**31 - 1)] = 0
+    parts_seed: Annotated[int, Field(ge=0, lt=2**31 - 1), Number] = 0
     """Seed of METIS."""
 
 

@@ -54,6 +54,6 @@ def exclusive(path: Path) -> Iterator[None]:
 def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except (BlockingIOError, PermissionError):  # some network file systems say so of a lock that is held
         log.info("%s: waiting for another process that has it locked", path)
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -20,21 +20,25 @@ def _not_a_truth_value(value: Any) -> Any:
 
 
 Number = BeforeValidator(_not_a_truth_value)
-Integer = Annotated[int, Number, Field(lt=2**53)]  # what JSON keeps exactly
-PositiveInt = Annotated[Integer, Field(gt=0)]
-NotNegativeInt = Annotated[Integer, Field(ge=0)]
+LIMIT = 2**53  # up to it JSON, and a float64, keep every whole number
+Integer = Annotated[int, Field(gt=-LIMIT, lt=LIMIT), Number]
+PositiveInt = Annotated[int, Field(gt=0, lt=LIMIT), Number]
+NotNegativeInt = Annotated[int, Field(ge=0, lt=LIMIT), Number]
 Real = Annotated[float, Number]
-PositiveFloat = Annotated[float, Number, Field(gt=0)]
-NotNegative = Annotated[float, Number, Field(ge=0)]
-Share = Annotated[float, Number, Field(gt=0, le=1)]
-Probability = Annotated[float, Number, Field(ge=0, lt=1)]
-Factor = Annotated[float, Number, Field(gt=0, lt=1)]
+PositiveFloat = Annotated[float, Field(gt=0), Number]
+NotNegative = Annotated[float, Field(ge=0), Number]
+Share = Annotated[float, Field(gt=0, le=1), Number]
+Probability = Annotated[float, Field(ge=0, lt=1), Number]
+Factor = Annotated[float, Field(gt=0, lt=1), Number]
 
 
-def different(values: Any) -> Any:
-    """Returns ``values``, unless they are a list that names one twice: its results would be counted twice."""
-    if isinstance(values, list) and len({repr(canonical(value)) for value in values}) < len(values):
-        raise ValueError("names a value twice")
+def no_value_twice(values: Any) -> Any:
+    """Refuses a list that names a value twice: its results would be counted twice."""
+    known = set()
+    for value in values if isinstance(values, list) else ():
+        if (text := repr(canonical(value))) in known:
+            raise ValueError(f"names {value!r} twice; leave one out")
+        known.add(text)
     return values
 
 

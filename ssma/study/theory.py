@@ -5,14 +5,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from ssma.study.ids import canonical, code_fingerprint, digest
-from ssma.study.settings import AGGREGATORS, Integer, PositiveFloat, PositiveInt, Strict, different
+from ssma.study.settings import AGGREGATORS, LIMIT, Number, PositiveFloat, PositiveInt, Strict, no_value_twice
 
 THEORY_VERSION = 2
 """Part of every experiment's identity: a change of what it computes or records raises it, and all run again."""
 
 CODE_OF_THEORY = ("aggr/*.py", "theory/*.py", "bench/paper.py", "study/ids.py")
 
-AtLeastTwo = Annotated[Integer, Field(ge=2)]
+AtLeastTwo = Annotated[int, Field(ge=2, lt=LIMIT), Number]
 Bounded = Literal["tanh", "sigmoid", "softplus", "sine"]
 Activation = Literal["relu", "tanh", "sigmoid", "softplus", "silu", "gelu", "sine", "square"]
 
@@ -20,7 +20,7 @@ Activation = Literal["relu", "tanh", "sigmoid", "softplus", "silu", "gelu", "sin
 class Experiment(Strict):
     """Settings whose lists name no value twice."""
 
-    _different = field_validator("*")(different)
+    _once = field_validator("*")(no_value_twice)
 
 
 class SetTraining(Experiment):
@@ -89,9 +89,9 @@ class Mixing(SetTraining):
 class HigherOrder(Experiment):
     """The mixed n-th derivatives of a circular convolution of n signals."""
 
-    n: Annotated[list[Annotated[Integer, Field(ge=2, le=3)]], Field(min_length=1)] = [2, 3]
+    n: Annotated[list[Annotated[int, Field(ge=2, le=3), Number]], Field(min_length=1)] = [2, 3]
     """Numbers of signals: 2, 3 or both."""
-    length: Annotated[Integer, Field(ge=2, le=6)] = 3
+    length: Annotated[int, Field(ge=2, le=6), Number] = 3
     """Length of a signal."""
 
 
@@ -106,16 +106,16 @@ class Separation(Experiment):
     """Random pairs per draw, of each kind."""
     draws: PositiveInt = 5
     """Draws of weights and multisets."""
-    halvings: Annotated[Integer, Field(ge=2, le=20)] = 14
+    halvings: Annotated[int, Field(ge=2, le=20), Number] = 14
     """In the construction of the limit, the distance is 1/2, 1/4, ... , so often halved."""
 
 
 class Growth(Experiment):
     """How large representations are over n and d, and how the bound of mixing grows with the parameters."""
 
-    n: Annotated[list[Annotated[Integer, Field(ge=2, le=8)]], Field(min_length=3)] = [2, 4, 8]
+    n: Annotated[list[Annotated[int, Field(ge=2, le=8), Number]], Field(min_length=3)] = [2, 4, 8]
     """Vectors of a multiset, at least three numbers."""
-    d: Annotated[list[Annotated[Integer, Field(ge=2, le=16)]], Field(min_length=3)] = [2, 4, 8, 16]
+    d: Annotated[list[Annotated[int, Field(ge=2, le=16), Number]], Field(min_length=3)] = [2, 4, 8, 16]
     """Their widths, at least three."""
     m: PositiveInt = 16
     """Size of the representation of the networks whose bound is taken; they have the smallest n and d."""

@@ -40,8 +40,8 @@ def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
 
 
 def _check_free(port: int) -> None:
-    """MLflow says only in its log, after seconds, that a port is taken: a user would look at what answers there."""
+    """Refuses a port that is taken: MLflow tells it in its log, after seconds, and something else answers there."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError as error:
-        raise StudyError(f"--port: {port} cannot be used ({error.strerror}); give another one") from error
+        raise StudyError(f"--port: {port} cannot be used ({os.strerror(error.errno)}); give another one") from error

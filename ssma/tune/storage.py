@@ -5,10 +5,12 @@ nothing is tried twice; what runs side by side are the arms. A killed worker's l
 """
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from optuna.exceptions import StorageInternalError
@@ -18,6 +20,11 @@ from optuna.storages.journal import JournalFileBackend
 from ssma.errors import StudyError
 from ssma.study.ids import seed_from
 from ssma.study.locks import exclusive
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+log = logging.getLogger("ssma.tune")
 
 KEEP_ALIVE = {"keepalives_idle": 60}
 """Seconds after which an idle connection shows signs of life: firewalls forget one that is silent while a fit runs."""
@@ -82,7 +89,7 @@ def _open_database(url: str) -> RDBStorage:
 def _locked(url: str, name: str) -> Iterator[None]:
     """Waits for an advisory lock of the database, which ends with the connection that holds it.
 
-    What goes wrong with the database inside becomes one StudyError.
+    What goes wrong with the database inside becomes one StudyError; of a lock that is lost the log tells.
     """
     from sqlalchemy import create_engine, text
     from sqlalchemy.exc import SQLAlchemyError
@@ -93,13 +100,37 @@ def _locked(url: str, name: str) -> Iterator[None]:
         engine = create_engine(_with_driver(url), **options)
     except ModuleNotFoundError as error:
         raise StudyError("tune.storage: PostgreSQL needs the driver psycopg: pip install 'psycopg[binary]'") from error
+    except (SQLAlchemyError, ValueError) as error:
+        raise _unusable(url, error) from None
     try:
         with engine.connect() as connection:
             connection.execute(text("SELECT pg_advisory_lock(:key)"), {"key": seed_from("search", name)})
-            yield
+            try:
+                yield
+            finally:
+                _unlock(connection, url)
     except (SQLAlchemyError, StorageInternalError) as error:
         said = error.__cause__ if isinstance(error, StorageInternalError) else error  # Optuna's has no reason in it
-        raise StudyError(f"tune.storage: {_public(url)} cannot be used: {_reason(said, url)}") from None
+        raise _unusable(url, said) from None
+
+
+def _unlock(connection: "Connection", url: str) -> None:
+    """Ends the connection that holds a lock. If it is broken, the work it guarded is done all the same."""
+    from sqlalchemy import text
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        connection.execute(text("SELECT 1"))
+    except SQLAlchemyError as error:
+        said = _reason(error, url)
+        log.warning(
+            "tune.storage: %s: lost the lock (%s); another job may have run the same trials", _public(url), said
+        )
+    connection.invalidate()
+
+
+def _unusable(url: str, error: BaseException) -> StudyError:
+    return StudyError(f"tune.storage: {_public(url)} cannot be used: {_reason(error, url)}")
 
 
 def _with_driver(url: str) -> str:

@@ -75,7 +75,10 @@ def test_a_class_of_the_user_keeps_the_type_of_the_messages(dtype):
         use_aggregation(GCNConv(4, 4), other)(x, edge_index)
 
 
-def test_a_class_of_the_user_may_follow_autocast():
-    aggr = make_aggregation("mine", 4, 1, f"{Retyped.__module__}.Retyped", dtype="bfloat16")
+def test_a_class_of_the_user_may_follow_autocast_in_floating_point_numbers():
+    path, messages, index = f"{Retyped.__module__}.Retyped", torch.ones(2, 4), torch.tensor([1, 1])
+    follows, whole = (make_aggregation("mine", 4, 1, path, dtype=dtype) for dtype in ("bfloat16", "int64"))
     with torch.autocast("cpu", torch.bfloat16):
-        assert aggr(torch.ones(2, 4), torch.tensor([1, 1])).tolist() == [[0.0] * 4, [2.0] * 4]
+        assert follows(messages, index).tolist() == [[0.0] * 4, [2.0] * 4]
+        with pytest.raises(ValueError, match="a result of torch.int64 of messages"):
+            whole(messages, index)

@@ -136,6 +136,12 @@ def graphs_of_sizes(sizes):
     return [Data(x=torch.ones(size, 1), edge_index=empty, y=torch.tensor([i])) for i, size in enumerate(sizes)]
 
 
+@pytest.mark.parametrize("generator", [None, torch.Generator()])
+def test_no_items_make_no_batches(generator):
+    graphs, _ = Graphs.from_data_list(random_graphs(3))
+    assert list(Batches(graphs, [], 2, "graph").epoch(generator)) == []
+
+
 def test_the_generator_decides_the_order():
     graphs, _ = Graphs.from_data_list(random_graphs(12))
     batches = Batches(graphs, [1, 3, 5, 7, 9, 11], 4, "graph")

@@ -121,14 +121,14 @@ def test_who_waits_for_a_lock_says_so(tmp_path, caplog):
             entered.append(path.exists())
 
     caplog.set_level("INFO", "ssma")
-    waiting = threading.Thread(target=wait)
+    waiting = threading.Thread(target=wait, daemon=True)
     with exclusive(path):
         waiting.start()
         give_up = time.monotonic() + 30
         while not caplog.messages and time.monotonic() < give_up:
             time.sleep(0.01)
         assert not entered
-    waiting.join()
+    waiting.join(timeout=30)
     assert caplog.messages == [f"{path}: waiting for another process that has it locked"]
     assert entered == [True] and not path.exists()
 

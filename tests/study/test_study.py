@@ -184,8 +184,8 @@ def test_all_errors_at_once_with_their_path():
         ({"ablations": {"a": {"axes": {"ssma.kapa": [2]}}}}, "unknown setting; did you mean 'ssma.kappa'?"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2, "many"]}}}}, "got 'many'"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [0]}}}}, "ablations.a.axes.ssma.kappa: Input should be greater than 0, got 0"),
-        ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTAG", "MUTAG"]}}}, "ablations.a.datasets: names a value twice"),
-        ({"layers": ["gcn", "gcn"]}, "layers: names a value twice, got ['gcn', 'gcn']"),
+        ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTAG", "MUTAG"]}}}, "ablations.a.datasets: names 'MUTAG' twice; leave one out"),
+        ({"layers": ["gcn", "gcn"]}, "layers: names 'gcn' twice; leave one out, got ['gcn', 'gcn']"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTG"]}}}, "'MUTG' is not in this study; did you mean 'MUTAG'?"),
         ({"ablations": {"a": {"axes": {"model.dropout": [0.1]}}}}, "ablations.a: which aggregator?"),
         ({"ablations": {"a": {"axes": {"aggregator": ["sum"]}, "fixed": {"ssma.kappa": 2}}}}, "settings of 'ssma' never apply"),
@@ -366,6 +366,8 @@ def test_a_class_in_a_zip_archive_is_refused_in_one_sentence(tmp_path, monkeypat
 def test_the_schema_in_the_repository_is_that_of_the_typed_config():
     stored = json.loads((ROOT / "workflow/schemas/study.schema.json").read_text())
     assert stored == Study.model_json_schema(), "run: ssma schema > workflow/schemas/study.schema.json"
+    bounds = stored["$defs"]["Tune"]["properties"]["trials"]  # in words of JSON Schema, for editors
+    assert (bounds["exclusiveMinimum"], bounds["exclusiveMaximum"]) == (0, 2**53)
 
 
 def test_every_study_in_the_repository_makes_a_plan():

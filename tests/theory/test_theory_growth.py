@@ -67,8 +67,8 @@ def test_bounds_of_scaled_parameters():
     [
         ({"n": [2, 3]}, "theory.growth.n: List should have at least 3 items"),
         ({"d": [2, 3, 17]}, "theory.growth.d.2: Input should be less than or equal to 16, got 17"),
-        ({"n": [2, 3, 3]}, "names a value twice"),
-        ({"scales": [1, 1.0]}, "names a value twice"),
+        ({"n": [2, 3, 3]}, "names 3 twice"),
+        ({"scales": [1, 1.0]}, "names 1.0 twice"),
         ({"activations": ["relu"]}, "theory.growth.activations.0: Input should be 'tanh', 'sigmoid'"),
         ({"draws": 1}, "theory.growth.draws: Input should be greater than or equal to 2, got 1"),
     ],

@@ -42,12 +42,13 @@ def test_a_second_job_of_an_arm_waits_for_one_that_a_killed_snakemake_left(tmp_p
             watcher.trial(make_trial(0, []), [])
 
     with first.watching(1) as watcher:
-        thread = threading.Thread(target=again)
+        thread = threading.Thread(target=again, daemon=True)
         thread.start()
         thread.join(timeout=1)
         assert not entered
         watcher.trial(make_trial(0, []), [])
-    thread.join()
+    thread.join(timeout=60)
+    assert entered and not thread.is_alive()
     client = make_client(tracking_uri(results, None))
     runs = client.search_runs([client.get_experiment_by_name("made").experiment_id])
     assert sorted(run.info.run_name for run in runs) == sorted(["trial 0", plan["arms"][0]["label"]])

@@ -191,6 +191,9 @@ def test_the_paper_s_choice_passes_over_trials_without_a_test_score(tmp_path, fi
 def test_a_database_that_cannot_be_used_says_why_without_the_password(monkeypatch):
     import sqlalchemy
 
+    with pytest.raises(StudyError, match="tune.storage: postgresql:///x cannot be used: Could not parse"):
+        create_tables("postgresql:/x")
+
     def no_driver(*_, **__):
         raise ModuleNotFoundError("No module named 'psycopg'")
 
@@ -207,16 +210,22 @@ def test_a_database_that_cannot_be_used_says_why_without_the_password(monkeypatc
     assert str(error.value) == "tune.storage: postgresql://db/studies cannot be used: no entry for ann, password ***"
 
 
-def test_a_database_whose_connection_breaks_during_a_fit_is_reached_anew_or_named(monkeypatch, tmp_path):
+def test_a_database_whose_connection_breaks_during_a_fit_is_reached_anew_or_named(monkeypatch, tmp_path, caplog):
     """SQLite stands in for PostgreSQL: with a lock function, and without the option that keeps connections alive."""
     import sqlalchemy
 
-    make_engine, given = sqlalchemy.create_engine, []
+    make_engine, given, locks = sqlalchemy.create_engine, [], []
 
     def stand_in(url, connect_args, **options):
-        given.append((connect_args, options.get("pool_pre_ping", False)))
+        def connected(connection, _):
+            connection.create_function("pg_advisory_lock", 1, str)
+            if not pings:
+                locks.append(connection)
+
+        pings = options.get("pool_pre_ping", False)
+        given.append((connect_args, pings))
         engine = make_engine("sqlite:///" + str(tmp_path / "s.db"), **options)
-        sqlalchemy.event.listen(engine, "connect", lambda c, _: c.create_function("pg_advisory_lock", 1, str))
+        sqlalchemy.event.listen(engine, "connect", connected)
         return engine
 
     monkeypatch.setattr(sqlalchemy, "create_engine", stand_in)
@@ -225,6 +234,21 @@ def test_a_database_whose_connection_breaks_during_a_fit_is_reached_anew_or_name
     with writing(tmp_path / "none", "s", url) as storage:
         assert storage.get_all_studies() == []
     assert given == [({"keepalives_idle": 60}, False), ({"keepalives_idle": 60}, True)] * 2
+    assert not caplog.messages
+    with writing(tmp_path / "none", "s", url) as storage:
+        locks[-1].close()
+        assert storage.get_all_studies() == []
+    (told,) = caplog.messages
+    assert told.startswith(
+        "tune.storage: postgresql://db/studies: lost the lock (Cannot operate on a closed database.)"
+    )
+
+    def stopped():
+        locks[-1].close()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), writing(tmp_path / "none", "s", url):
+        stopped()
     lost = StorageInternalError("An exception is raised during the commit.")
     lost.__cause__ = sqlalchemy.exc.OperationalError("commit", {}, Exception("terminating connection of geheim"))
     with pytest.raises(StudyError) as error, writing(tmp_path / "none", "s", url):
