@@ -75,8 +75,10 @@ def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
     def propagate(self: MessagePassing, edge_index: Any, size: Any = None, **propagated: Any) -> Tensor:
         if torch.compiler.is_compiling():
             _show(self, edge_index, propagated)
+        # copies make PyG take this method for the one that explainers need
+        passing = getattr(base, "_orig_propagate", base.propagate) if self.explain else base.propagate
         try:
-            return base.propagate(self, edge_index, size=size, **propagated)
+            return passing(self, edge_index, size=size, **propagated)
         finally:
             for aggr in _seeing(self):
                 aggr.node_features = None

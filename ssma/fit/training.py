@@ -54,7 +54,7 @@ class Training:
         self.settings, self.seed = settings, seed
         self.with_auxiliary_loss = [module for module in network.modules() if hasattr(module, "auxiliary_loss")]
         self.optimizer = torch.optim.AdamW(
-            network.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"], foreach=True
+            network.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"], fused=True
         )
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimizer, factor=settings["plateau_factor"], patience=settings["plateau_patience"], eps=0.0

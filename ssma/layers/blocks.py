@@ -4,6 +4,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from ssma.layers.dropout import Dropout
+
 
 class Block(nn.Module):
     """Layer, batch norm, ReLU, residual, dropout, in this order.
@@ -18,7 +20,7 @@ class Block(nn.Module):
         super().__init__()
         self.conv = layer
         self.norm = nn.BatchNorm1d(width) if model["batch_norm"] else nn.Identity()
-        self.dropout = nn.Dropout(model["dropout"])
+        self.dropout = Dropout(model["dropout"])
         self.residual = model["residual"]
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, batch: Tensor) -> Tensor:
@@ -47,7 +49,7 @@ class TransformerBlock(nn.Module):
     def __init__(self, layer: nn.Module, width: int, model: dict[str, Any]) -> None:
         super().__init__()
         self.conv = layer
-        self.dropout = nn.Dropout(model["dropout"])
+        self.dropout = Dropout(model["dropout"])
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, batch: Tensor) -> Tensor:
         """Returns the nodes' new states, ``[n, width]``; ``batch`` is sorted."""

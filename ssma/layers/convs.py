@@ -13,6 +13,7 @@ from torch_geometric.nn.aggr import Aggregation
 from ssma.aggr import use_aggregation
 from ssma.layers.attention import SizedAttention
 from ssma.layers.blocks import Block, TransformerBlock
+from ssma.layers.lean import lean
 from ssma.layers.pna import DegreeScaledMix, PNATowersConv, plain_mix
 
 
@@ -98,7 +99,7 @@ def gcn(parts: Parts) -> Module:
 
     A message is normalised by the degrees of both ends, :math:`W x_j / \sqrt{n_i n_j}`; edge features are not used.
     """
-    conv = GCNConv(parts.width, parts.width, add_self_loops=parts.model["self_loops"])
+    conv = lean(GCNConv(parts.width, parts.width, add_self_loops=parts.model["self_loops"]))
     return use_aggregation(conv, parts.make_aggregation(parts.width, 1))
 
 
@@ -125,7 +126,7 @@ def gin(parts: Parts) -> Module:
     :math:`\mathrm{MLP}((1 + \epsilon) x_i + \bigoplus_j x_j)`, with two layers and batch norm; edge features are not
     used.
     """
-    conv = GINConv(_mlp(parts.width), train_eps=parts.model["learn_eps"])
+    conv = lean(GINConv(_mlp(parts.width), train_eps=parts.model["learn_eps"]))
     return use_aggregation(conv, parts.make_aggregation(parts.width, 1))
 
 
@@ -182,7 +183,7 @@ def gps(parts: Parts) -> Module:
 def _attention(conv_class: type[GATConv] | type[GATv2Conv], parts: Parts) -> Module:
     heads, loops = parts.model["heads"], parts.model["self_loops"]
     channels = parts.width // heads
-    conv = conv_class(parts.width, channels, heads, add_self_loops=loops, edge_dim=parts.edge_width)
+    conv = lean(conv_class(parts.width, channels, heads, add_self_loops=loops, edge_dim=parts.edge_width))
     return use_aggregation(conv, parts.make_aggregation(channels, heads))
 
 

@@ -123,6 +123,25 @@ def test_an_explainer_may_come_and_go():
     torch.testing.assert_close(layer(X, EDGES), expected)
 
 
+@pytest.mark.parametrize(
+    "copied", [lambda layer: layer, copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))]
+)
+@pytest.mark.parametrize("after", [False, True])
+def test_an_explainer_sees_the_messages_of_copies(copied, after):
+    torch.manual_seed(0)
+    layer = use_aggregation(GCNConv(8, 8, add_self_loops=False, bias=False), SSMAAggregation(8, normalisation="none"))
+    other = copied(layer)
+    seen = layer if after else other  # a copy changes what PyG knows of the class
+    expected = seen(X, EDGES)
+    seen.explain = True
+    seen._edge_mask, seen._loop_mask, seen._apply_sigmoid = torch.zeros(7), torch.ones(7, dtype=torch.bool), False
+    hidden = seen(X, EDGES)
+    torch.testing.assert_close(hidden[0], hidden[-1])  # every node's messages are zero
+    assert not torch.allclose(hidden, expected)
+    seen.explain = None
+    torch.testing.assert_close(seen(X, EDGES), expected)
+
+
 def test_copies_and_pickles_are_layers_of_their_own():
     torch.manual_seed(0)
     layer = use_aggregation(GCNConv(8, 8), SSMAAggregation(8)).eval()

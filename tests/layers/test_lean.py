@@ -1,0 +1,157 @@
+import copy
+
+import pytest
+import torch
+from made_networks import EDGE_CARD, graph, network
+from torch_geometric.nn import GATConv, GCNConv, GINConv
+
+from ssma.layers.dropout import Dropout
+from ssma.layers.lean import lean, neighbour_sum
+
+NODES, TARGETS, EDGES = 40, 25, 300
+
+
+def edges(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    sources = torch.randint(NODES - 5, (EDGES,), generator=generator)  # the last nodes have none
+    return torch.stack([sources, torch.randint(TARGETS - 5, (EDGES,), generator=generator)])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_sum_over_neighbours_and_its_gradient_in_a_python_loop(dtype, weighted):
+    edge_index = edges()
+    weight = torch.rand(EDGES).to(dtype) if weighted else None
+    x = torch.randn(NODES, 3, dtype=dtype, requires_grad=True)
+    upper = torch.randn(TARGETS, 3, dtype=dtype)
+    out = neighbour_sum(x, edge_index, TARGETS, weight)
+    (gradient,) = torch.autograd.grad(out, x, upper)
+    by_hand, gradient_by_hand = torch.zeros(TARGETS, 3, dtype=dtype), torch.zeros(NODES, 3, dtype=dtype)
+    for number, (source, target) in enumerate(edge_index.t().tolist()):
+        scale = 1 if weight is None else weight[number]
+        by_hand[target] += scale * x[source].detach()
+        gradient_by_hand[source] += scale * upper[target]
+    exact = 1e-5 if dtype == torch.float32 else 1e-13
+    torch.testing.assert_close(out.detach(), by_hand, rtol=exact, atol=exact)
+    torch.testing.assert_close(gradient, gradient_by_hand, rtol=exact, atol=exact)
+    assert (out[-5:] == 0).all()
+    assert (gradient[-5:] == 0).all()
+
+
+def test_without_edges_or_nodes_sums_are_zero():
+    none = torch.empty(2, 0, dtype=torch.int64)
+    x = torch.randn(4, 3, requires_grad=True)
+    out = neighbour_sum(x, none, 5, torch.empty(0))
+    assert torch.equal(out, torch.zeros(5, 3))
+    assert torch.equal(torch.autograd.grad(out.sum(), x)[0], torch.zeros(4, 3))
+    assert neighbour_sum(torch.empty(0, 3), none, 0).shape == (0, 3)
+
+
+def test_edges_that_change_in_place_or_meet_other_nodes_are_sorted_again():
+    edge_index, x = edges(), torch.eye(NODES)
+    adjacency = neighbour_sum(x, edge_index, TARGETS)
+    assert adjacency.sum() == EDGES
+    assert torch.equal(neighbour_sum(x, edge_index, TARGETS + 2)[:TARGETS], adjacency)
+    assert torch.equal(neighbour_sum(torch.eye(NODES + 1), edge_index, TARGETS)[:, :NODES], adjacency)
+    edge_index.copy_(edges(seed=1))
+    changed = neighbour_sum(x, edge_index, TARGETS)
+    assert torch.equal(changed, neighbour_sum(x, edges(seed=1), TARGETS))
+    assert not torch.equal(changed, adjacency)
+    with torch.inference_mode():
+        assert torch.equal(neighbour_sum(x, edges(seed=1), TARGETS), changed)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("layer", ["gcn", "gin"])
+def test_a_sum_gives_what_it_gives_by_messages(layer, loops):
+    batch = graph()
+    quick = network(layer, self_loops=loops)
+    watched, seen = copy.deepcopy(quick), []
+    for block in watched.blocks:
+        block.conv.aggr_module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape))
+    outputs = [item(batch) for item in (quick, watched)]
+    torch.testing.assert_close(*outputs, rtol=1e-5, atol=1e-6)
+    assert seen == [(16 + 10 * (loops and layer == "gcn"), 8)] * 2
+    gradients = [
+        torch.autograd.grad(output.square().sum(), list(item.parameters()))
+        for item, output in zip((quick, watched), outputs, strict=True)
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", ["gcn", "gin"])
+def test_an_explainer_sees_the_messages_of_a_sum(layer):
+    batch = graph()
+    GCNConv(2, 2), GINConv(torch.nn.Linear(2, 2))  # PyG prepares a class with its first layer
+    conv = network(layer).blocks[0].conv
+    x = torch.randn(10, 8)
+    before = conv(x, batch.edge_index)
+    conv.explain, seen = True, []
+    conv.explain_message = lambda inputs, dim_size: seen.append(inputs.shape) or inputs
+    torch.testing.assert_close(conv(x, batch.edge_index), before)
+    assert seen == [(16, 8)]
+
+
+@pytest.mark.parametrize("loops", [False, True])
+@pytest.mark.parametrize("with_edges", [False, True])
+def test_attention_is_that_of_pyg(with_edges, loops):
+    torch.manual_seed(0)
+    options = {"heads": 4, "edge_dim": 5 if with_edges else None, "add_self_loops": loops}
+    plain = GATConv(8, 2, **options)
+    quick = lean(copy.deepcopy(plain))
+    assert type(quick) is not type(plain)
+    batch, x = graph(), torch.randn(10, 8)
+    attention, gradients = [], []
+    for conv in (quick, plain):
+        edge_attr = batch.edge_attr if with_edges else None
+        out, (_, weights) = conv(x, batch.edge_index, edge_attr, return_attention_weights=True)
+        attention.append(weights)
+        gradients.append(torch.autograd.grad(out.square().sum(), list(conv.parameters())))
+    torch.testing.assert_close(*attention, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-5)
+
+
+def test_edge_features_reach_attention():
+    batch = graph()
+    item = network("gat", card=EDGE_CARD)
+    before = item(batch)
+    batch.edge_attr = batch.edge_attr.flip(0)
+    assert not torch.allclose(item(batch), before)
+
+
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dropout_drops_and_scales(p, dtype):
+    x = torch.rand(999, 333, dtype=dtype) + 1
+    x.requires_grad_()
+    torch.manual_seed(0)
+    out = Dropout(p)(x)
+    (gradient,) = torch.autograd.grad(out.sum(), x)
+    kept = out != 0
+    part = 1 - round(p * 2**16) / 2**16
+    assert abs(part - (1 - p)) <= 2**-17
+    torch.testing.assert_close(out[kept], (x / part)[kept], rtol=1e-6, atol=0)
+    torch.testing.assert_close(gradient, kept.to(dtype) / part, rtol=1e-6, atol=0)
+    deviation = (p * (1 - p) / x.numel()) ** 0.5
+    assert abs(kept.to(dtype).mean() - (1 - p)) < 5 * deviation
+    lanes = kept.flatten()[: x.numel() // 4 * 4].view(-1, 4).double()  # four numbers share a draw
+    assert ((lanes.mean(0) - (1 - p)).abs() < 10 * deviation).all()
+    correlation = torch.corrcoef(lanes.t()) - torch.eye(4)
+    assert correlation.abs().max() < 5 * (4 / x.numel()) ** 0.5
+
+
+def test_dropout_follows_the_seed_and_rests_in_evaluation():
+    x, dropout = torch.ones(70, 30), Dropout(0.5)
+    draws = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        draws.append(dropout(x))
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    assert not torch.equal(draws[0], dropout(x))
+    assert dropout.eval()(x) is x
+    assert torch.equal(Dropout(0.0)(x), x)
+    assert Dropout(0.5)(torch.empty(0, 3)).shape == (0, 3)
+    torch.manual_seed(0)
+    rare = Dropout(1e-6)(torch.ones(4000, 1000))  # below a 65,536th it is torch's own
+    assert 0 < (rare == 0).sum() < 20
