@@ -216,7 +216,7 @@ def _restore(training: Training, checkpoint: Path, made_by: dict[str, Any]) -> s
     if not checkpoint.exists():
         return None
     try:
-        # to the CPU: what belongs on a GPU is copied there, and the optimizer's counts of steps do not
+        # to the CPU: what belongs on a GPU is copied there
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise nearly anything
         log.warning("%s cannot be read (%s); the fit starts from its first epoch", checkpoint, error)

@@ -5,23 +5,24 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.nn.functional import leaky_relu, linear
+from torch.nn.functional import linear
 from torch.utils.weak import WeakTensorKeyDictionary
 from torch_geometric.nn import GATConv, GCNConv, GINConv, MessagePassing
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
-from torch_geometric.utils import softmax
+from torch_geometric.utils import is_sparse
 
 from ssma.aggr import SumAggregation
+from ssma.aggr.opaque import recorded
 
 
 class LeanGCNConv(GCNConv):
     """PyG's `GCNConv`; a sum makes no message for each edge."""
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         """Returns the nodes' new states, ``[n, out_channels]``."""
-        if not _only_sums(self):
-            return super().forward(x, edge_index)
+        usual = self.normalize and not self.cached and self.bias is not None and edge_weight is None
+        if not usual or not _only_sums(self, x, edge_index):
+            return super().forward(x, edge_index, edge_weight)
         edge_index, weight = gcn_norm(edge_index, None, x.size(0), False, self.add_self_loops, self.flow, x.dtype)
         return neighbour_sum(self.lin(x), edge_index, x.size(0), weight) + self.bias
 
@@ -29,12 +30,14 @@ class LeanGCNConv(GCNConv):
 class LeanGINConv(GINConv):
     """PyG's `GINConv`; a sum makes no message for each edge."""
 
-    def forward(self, x: Tensor | tuple[Tensor, Tensor], edge_index: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor | tuple[Tensor, Tensor | None], edge_index: Tensor, size: tuple[int, int] | None = None
+    ) -> Tensor:
         """Returns the nodes' new states; of a pair of states, of sources and of targets, those of the targets."""
-        if not _only_sums(self):
-            return super().forward(x, edge_index)
-        sources, x = x if isinstance(x, tuple) else (x, x)
-        return self.nn(neighbour_sum(sources, edge_index, x.size(0)) + (1 + self.eps) * x)
+        sources, targets = (x, x) if isinstance(x, Tensor) else x
+        if targets is None or size is not None or not _only_sums(self, sources, edge_index):
+            return super().forward(x, edge_index, size)
+        return self.nn(neighbour_sum(sources, edge_index, targets.size(0)) + (1 + self.eps) * targets)
 
 
 class LeanGATConv(GATConv):
@@ -44,20 +47,22 @@ class LeanGATConv(GATConv):
     def edge_update(
         self,
         alpha_j: Tensor,
-        alpha_i: Tensor,
+        alpha_i: Tensor | None,
         edge_attr: Tensor | None,
         index: Tensor,
         ptr: Tensor | None,
-        dim_size: int,
+        dim_size: int | None,
     ) -> Tensor:
         """Returns the attention of each edge, ``[E, heads]``."""
-        alpha = alpha_j + alpha_i
-        if edge_attr is not None:
+        if edge_attr is not None and edge_attr.dim() == 2 and self.lin_edge is not None:
             by_head = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
-            alpha = alpha + linear(edge_attr, torch.einsum("hcd,hc->hd", by_head, self.att_edge[0]))
-        return softmax(leaky_relu(alpha, self.negative_slope), index, ptr, dim_size)
+            alpha_j = alpha_j if alpha_i is None else alpha_j + alpha_i
+            alpha_i = linear(edge_attr, torch.einsum("hcd,hc->hd", by_head, self.att_edge[0]))
+            edge_attr = None
+        return super().edge_update(alpha_j, alpha_i, edge_attr, index, ptr, dim_size)
 
 
+STEPS = ("propagate_forward", "message_forward_pre", "message_forward", "aggregate_forward_pre", "aggregate_forward")
 LEAN = {GCNConv: LeanGCNConv, GINConv: LeanGINConv, GATConv: LeanGATConv}
 
 
@@ -70,11 +75,21 @@ def lean(layer: MessagePassing) -> MessagePassing:
     return layer
 
 
-def _only_sums(layer: MessagePassing) -> bool:
-    """Says whether a layer sums its messages, and nobody wants to see them."""
+def _only_sums(layer: MessagePassing, x: Any, edge_index: Any) -> bool:
+    """Says whether a layer sums its messages, the usual way round, and nobody wants to see them, or to take other steps
+    for its steps."""
+    if recorded() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active():
+        return False
     aggr = layer.aggr_module
-    watched = layer.explain or "forward" in vars(aggr) or aggr._forward_pre_hooks or aggr._forward_hooks
-    return type(aggr) is SumAggregation and not watched
+    watched = (
+        layer.explain
+        or "forward" in vars(aggr)
+        or any(getattr(layer, f"_{step}_hooks") for step in STEPS)
+        or len(layer._propagate_forward_pre_hooks) > 1  # one is of `use_aggregation`
+        or any((aggr._forward_pre_hooks, aggr._forward_hooks, aggr._backward_pre_hooks, aggr._backward_hooks))
+    )
+    usual = isinstance(x, Tensor) and x.dim() == 2 and not is_sparse(edge_index) and layer.flow == "source_to_target"
+    return type(aggr) is SumAggregation and usual and not watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +110,8 @@ class _Sums:
     def over(cls, key: Tensor, rows: Tensor, keys: int) -> "_Sums":
         order = key.argsort(stable=True)
         sizes = key.bincount(minlength=keys)
+        if sizes.numel() > keys:
+            raise IndexError(f"edge_index got node {sizes.numel() - 1} but expected one below {keys}")
         return cls(rows[order], order, torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]))
 
     def __call__(self, x: Tensor, weight: Tensor | None) -> Tensor:
@@ -107,15 +124,14 @@ class _Sums:
 class _NeighbourSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, forth: _Sums, back: _Sums) -> Tensor:
-        ctx.back = back
+        ctx.forth, ctx.back = forth, back
         ctx.save_for_backward(weight)
         return forth(x.contiguous(), weight)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         (weight,) = ctx.saved_tensors
-        return ctx.back(grad.contiguous(), weight), None, None, None
+        return _NeighbourSum.apply(grad, weight, ctx.back, ctx.forth), None, None, None
 
 
 _KNOWN: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -133,11 +149,14 @@ def neighbour_sum(x: Tensor, edge_index: Tensor, targets: int, weight: Tensor | 
         edge_index: Sources and targets, ``[2, E]``.
         targets: Number of targets.
         weight: What the states are multiplied by, ``[E]``, without a gradient; None for 1.
+
+    Raises:
+        IndexError: If an edge comes from, or goes to, a node beyond them.
     """
-    version = None if edge_index.is_inference() else edge_index._version
+    version = None if edge_index.is_inference() else edge_index._version  # None: changes are not counted
     made_for = x.size(0), targets, version
     known = _KNOWN.get(edge_index)
-    if known is None or known[0] != made_for:
+    if known is None or version is None or known[0] != made_for:
         source, target = edge_index
         known = made_for, _Sums.over(target, source, targets), _Sums.over(source, target, x.size(0))
         _KNOWN[edge_index] = known

@@ -274,6 +274,17 @@ class Scripted(torch.nn.Module):
         return self.weight.expand(batch.num_graphs, 2)
 
 
+@pytest.mark.parametrize("weight", [torch.zeros(4, 2)[:, 0], torch.zeros(4, dtype=torch.complex64)])
+def test_parameters_with_gaps_in_memory_and_complex_ones_are_trained(weight):
+    network = Scripted()
+    network.weight = torch.nn.Parameter(weight)
+    settings = {"lr": 0.5, "weight_decay": 0.0, "plateau_factor": 0.5, "plateau_patience": 1}
+    training = Training(network, [], [], Task("cross_entropy", "m", "maximize"), settings, 0)
+    network.weight.real.sum().backward()
+    training.optimizer.step()
+    torch.testing.assert_close(network.weight.detach().real, torch.full((4,), -0.5))
+
+
 def scripted_training(prepared, curve, settings=None, direction="maximize", losses=None):
     """Trains for nothing: validation scores are scripted, epoch by epoch."""
     batches = Batches(prepared.graphs, list(range(6)), 6, "graph")

@@ -5,6 +5,7 @@ import torch
 from made_networks import EDGE_CARD, graph, network
 from torch_geometric.nn import GATConv, GCNConv, GINConv
 
+from ssma.aggr import SumAggregation, use_aggregation
 from ssma.layers.dropout import Dropout
 from ssma.layers.lean import lean, neighbour_sum
 
@@ -57,8 +58,28 @@ def test_edges_that_change_in_place_or_meet_other_nodes_are_sorted_again():
     changed = neighbour_sum(x, edge_index, TARGETS)
     assert torch.equal(changed, neighbour_sum(x, edges(seed=1), TARGETS))
     assert not torch.equal(changed, adjacency)
-    with torch.inference_mode():
-        assert torch.equal(neighbour_sum(x, edges(seed=1), TARGETS), changed)
+    with torch.inference_mode():  # where tensors do not count their changes
+        edge_index = edges()
+        assert torch.equal(neighbour_sum(x, edge_index, TARGETS), adjacency)
+        edge_index.copy_(edges(seed=1))
+        assert torch.equal(neighbour_sum(x, edge_index, TARGETS), changed)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_sum_over_neighbours_has_higher_derivatives(weighted):
+    edge_index = edges()[:, :20] % 4
+    weight = torch.rand(20, dtype=torch.float64) if weighted else None
+    x = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x: neighbour_sum(x, edge_index, 4, weight).pow(3), x)
+
+
+@pytest.mark.parametrize("end", [0, 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_edge_of_a_node_that_is_not_there_is_refused(dtype, end):
+    edge_index = torch.zeros(2, 1, dtype=torch.int64)
+    edge_index[end] = 5
+    with pytest.raises(IndexError, match="edge_index got node 5 but expected one below 1"):
+        neighbour_sum(torch.ones(1, 3, dtype=dtype), edge_index, 1)
 
 
 @pytest.mark.parametrize("loops", [False, True])
@@ -90,6 +111,86 @@ def test_an_explainer_sees_the_messages_of_a_sum(layer):
     conv.explain_message = lambda inputs, dim_size: seen.append(inputs.shape) or inputs
     torch.testing.assert_close(conv(x, batch.edge_index), before)
     assert seen == [(16, 8)]
+
+
+def plain_and_quick(make):
+    """A layer of PyG that sums, and the lean one with the same weights."""
+    plain = make()
+    return [use_aggregation(item, SumAggregation()) for item in (plain, lean(copy.deepcopy(plain)))]
+
+
+def gin(**options):
+    return GINConv(torch.nn.Linear(8, 4), **options)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: GCNConv(8, 4, bias=False), lambda: GCNConv(8, 4, normalize=False), lambda: GCNConv(8, 4, cached=True),
+     lambda: GCNConv(8, 4, flow="target_to_source"), lambda: gin(flow="target_to_source")],
+)  # fmt: skip
+def test_options_of_pyg_keep_their_meaning(make):
+    edge_index, x = edges() % 10, torch.randn(10, 8)
+    plain, quick = plain_and_quick(make)
+    torch.testing.assert_close(plain(x, edge_index), quick(x, edge_index))
+    torch.testing.assert_close(plain(x, edge_index[:, :50]), quick(x, edge_index[:, :50]))  # cached: the first edges
+
+
+@pytest.mark.parametrize("make", [lambda: GCNConv(8, 4, add_self_loops=False), gin])
+def test_inputs_of_pyg_keep_their_meaning(make):
+    plain, quick = plain_and_quick(make)
+    edge_index, x = edges() % 10, torch.randn(10, 8)
+    adjacency = torch.zeros(10, 10).index_put_((edge_index[1], edge_index[0]), torch.ones(())).to_sparse_coo()
+    further = (10, 10) if make is gin else torch.rand(EDGES)
+    for inputs in ((adjacency,), (edge_index, further)):
+        torch.testing.assert_close(plain(x, *inputs), quick(x, *inputs))
+    torch.testing.assert_close(plain(x.expand(2, 10, 8), edge_index), quick(x.expand(2, 10, 8), edge_index))
+    if make is gin:
+        torch.testing.assert_close(plain((x, None), edge_index), quick((x, None), edge_index))
+
+
+@pytest.mark.parametrize("hook", ["propagate_forward_pre", "propagate_forward", "message_forward_pre",
+                                  "message_forward", "aggregate_forward_pre", "aggregate_forward"])  # fmt: skip
+@pytest.mark.parametrize("layer", ["gcn", "gin"])
+def test_hooks_of_a_layer_are_called(layer, hook):
+    conv, batch, calls = network(layer).blocks[0].conv, graph(), []
+    handle = getattr(conv, f"register_{hook}_hook")(lambda *_: calls.append(hook))
+    before = conv(torch.ones(10, 8), batch.edge_index)
+    assert calls == [hook]
+    handle.remove()
+    torch.testing.assert_close(conv(torch.ones(10, 8), batch.edge_index), before)
+    assert calls == [hook]
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, of traces
+@pytest.mark.parametrize("layer", ["gcn", "gin"])
+def test_a_sum_can_be_compiled_traced_and_transformed(layer):
+    batch, x = graph(), torch.randn(10, 8)
+    conv = network(layer).blocks[0].conv.requires_grad_(False)
+    expected, others = conv(x, batch.edge_index), batch.edge_index[:, :6]
+    compiled = torch.compile(conv, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, batch.edge_index), expected)
+    traced = torch.jit.trace(conv, (x, batch.edge_index), check_trace=False)
+    torch.testing.assert_close(traced(x, others), conv(x, others))
+    by_column = torch.func.vmap(lambda x: conv(x, others))(x.expand(2, 10, 8))
+    torch.testing.assert_close(by_column[1], conv(x, others))
+    x.requires_grad_()
+    (gradient,) = torch.autograd.grad(conv(x, others).square().sum(), x)
+    torch.testing.assert_close(torch.func.grad(lambda x: conv(x, others).square().sum())(x.detach()), gradient)
+
+
+@pytest.mark.parametrize(
+    ("options", "edge_width"),
+    [({"dropout": 0.5, "edge_dim": 5}, 5), ({"edge_dim": 1}, None), ({}, 5), ({"edge_dim": 5, "residual": True}, 5)],
+)
+def test_options_of_attention_keep_their_meaning(options, edge_width):
+    torch.manual_seed(0)
+    plain = GATConv(8, 2, heads=4, **options)
+    batch, x, outputs = graph(), torch.randn(10, 8), []
+    edge_attr = batch.edge_attr if edge_width else batch.edge_attr[:, 0]
+    for conv in (plain, lean(copy.deepcopy(plain))):
+        torch.manual_seed(1)
+        outputs.append(conv(x, batch.edge_index, edge_attr))
+    torch.testing.assert_close(*outputs)
 
 
 @pytest.mark.parametrize("loops", [False, True])
@@ -155,3 +256,9 @@ def test_dropout_follows_the_seed_and_rests_in_evaluation():
     torch.manual_seed(0)
     rare = Dropout(1e-6)(torch.ones(4000, 1000))  # below a 65,536th it is torch's own
     assert 0 < (rare == 0).sum() < 20
+
+
+def test_dropout_can_be_compiled():
+    compiled = torch.compile(Dropout(0.5), backend="aot_eager", fullgraph=True)
+    out = compiled(torch.ones(100, 100))
+    assert set(out.unique().tolist()) == {0, 2}
