@@ -53,8 +53,11 @@ class Training:
         self.network, self.train, self.validation, self.task = network, train, validation, task
         self.settings, self.seed = settings, seed
         self.with_auxiliary_loss = [module for module in network.modules() if hasattr(module, "auxiliary_loss")]
+        parameters = list(network.parameters())
+        # in one step it takes no complex numbers, and on a CPU a part of another tensor for memory without gaps
+        fused = all(part.is_floating_point() and part.is_contiguous() for part in parameters)
         self.optimizer = torch.optim.AdamW(
-            network.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"], fused=True
+            parameters, lr=settings["lr"], weight_decay=settings["weight_decay"], fused=fused or None
         )
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimizer, factor=settings["plateau_factor"], patience=settings["plateau_patience"], eps=0.0

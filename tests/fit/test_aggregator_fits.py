@@ -167,6 +167,30 @@ def test_an_auxiliary_loss_that_is_not_finite_ends_the_fit(prepared):
     assert (status, reason) == ("diverged", "the auxiliary loss was nan in epoch 1")
 
 
+class Weighted(Constant):
+    """Its parameter is pulled to 1."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.aggr.weight = nn.Parameter(weight)
+        self.aggr.auxiliary_loss = lambda: (self.aggr.weight - 1).abs().square().sum()
+
+
+@pytest.mark.parametrize("start", [torch.zeros(3, 8)[:, :4], torch.zeros(24)[::2]])
+def test_a_parameter_that_is_a_part_of_a_tensor_is_trained_as_one_of_its_own(prepared, start):
+    """AdamW in one step takes its memory for one piece, and changes what lies between its entries instead of them."""
+    weight = trained(prepared, Weighted(start), epochs=3).network.aggr.weight
+    assert weight.flatten().tolist() == pytest.approx([0.03] * 12, abs=1e-3)
+
+
+def test_complex_and_frozen_whole_parameters_are_no_obstacle(prepared):
+    network = Weighted(torch.zeros(2, dtype=torch.complex64))
+    network.aggr.order = nn.Parameter(torch.tensor([4, 2]), requires_grad=False)
+    trained(prepared, network, epochs=3)
+    assert network.aggr.weight.real.tolist() == pytest.approx([0.03] * 2, abs=1e-3)
+    assert network.aggr.order.tolist() == [4, 2]
+
+
 class Late(Constant):
     """It has a parameter that the optimizer has never seen."""
 
