@@ -248,6 +248,43 @@ def test_a_gradient_of_indexing_is_the_same_each_time_on_two_threads():
         torch.set_num_threads(threads)
 
 
+class Remembering(Indexing):
+    """A user's class whose buffer is made in the first call, grows with each step of the training, and spoils it."""
+
+    def forward(self, x, index=None, *args, **kwargs):
+        if not hasattr(self, "sums"):
+            self.register_buffer("sums", torch.zeros(0))
+        if self.training:
+            self.sums = torch.cat([self.sums, x.detach().sum().reshape(1)])
+        return super().forward(x, index, *args, **kwargs) * len(self.sums) ** 2
+
+    def summary(self):
+        return {"calls": len(self.sums)}
+
+
+def test_buffers_that_are_made_while_the_network_runs_are_kept(study, prepared, tmp_path, monkeypatch):
+    """In a continued fit, and in the best epoch, the buffer has another size than at the end or at the start."""
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Remembering", "class_code": "c"}
+    whole = run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
+    assert (whole["status"], whole["best_epoch"], whole["epochs"]) == ("ok", 1, 3)
+    assert whole["modules"] == {"blocks.0.conv.aggr_module": {"calls": 1}}
+
+    def killed(self, training, save=run._Saver.__call__):
+        save(self, training)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run._Saver, "__call__", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    resumed = run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    assert (resumed["status"], resumed["reason"]) == ("ok", None)
+    for curve in ("train_loss", "validation_metric"):
+        assert resumed["history"][curve] == whole["history"][curve]
+    assert (resumed["test"], resumed["modules"]) == (whole["test"], whole["modules"])
+
+
 class Unsteady(Indexing):
     """A user's class that breaks down in evaluation mode, after the only validation batch of the only epoch."""
 
