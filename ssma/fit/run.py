@@ -27,7 +27,7 @@ from ssma.errors import StudyError, printable
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
 from ssma.fit.summaries import module_summaries
-from ssma.fit.training import Task, Training
+from ssma.fit.training import Task, Training, load_state
 from ssma.layers.network import Network, compile_products, describe, walk_steps
 from ssma.layers.width import count_parameters, hidden_channels
 from ssma.study.ids import code_fingerprint, git_commit
@@ -163,7 +163,7 @@ def _train(
     status, reason = training.run(_Saver(checkpoint, {"made_by": made_by, "started": started}))
     scores, modules = dict.fromkeys(parts), None
     if status == "ok":
-        network.load_state_dict(training.best["state"])
+        load_state(network, training.best["state"])
         for name, batches in parts.items():
             found = evaluate(network, batches.epoch(), task.loss, task.metric)
             scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}

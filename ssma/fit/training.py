@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from ssma.data.batches import Batch, Batches
 from ssma.data.parts import PartBatches, WholeGraph
@@ -159,10 +160,25 @@ class Training:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from a saved state."""
-        self.network.load_state_dict(state["network"])
+        load_state(self.network, state["network"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.history, self.best, self.steps = state["history"], state["best"], state["steps"]
+
+
+def load_state(network: nn.Module, state: dict[str, Any]) -> None:
+    """Gives a network a state that it had, with the buffers that its modules made, or made anew, while they ran."""
+    device, own = next(network.parameters()).device, _tensors(network.state_dict())
+    shapes = {name: value.shape for name, value in own.items() if not is_lazy(value)}
+    for name, value in _tensors(state).items():
+        if shapes.get(name) != value.shape:
+            module, _, buffer = name.rpartition(".")
+            network.get_submodule(module).register_buffer(buffer, value.to(device, copy=True))
+    network.load_state_dict(state)
+
+
+def _tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}
 
 
 def _auxiliary_loss(module: nn.Module) -> torch.Tensor:

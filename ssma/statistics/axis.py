@@ -48,7 +48,7 @@ def slope(axis: "ArrayLike", scores: "ArrayLike", test_train_ratio: float | None
     """Fits a least-squares line through each unit's metrics and averages the slopes.
 
     A unit's slope is a weighted sum of paired values, so that the slopes of overlapping splits get the corrected
-    interval of `corrected_t`.
+    interval of `corrected_t`. It is rounded to 12 digits of the largest term of such a sum, so that one of 0 is 0.
 
     Args:
         axis: ``[settings]``, at least two different values; give logarithms for a logarithmic axis.
@@ -60,8 +60,9 @@ def slope(axis: "ArrayLike", scores: "ArrayLike", test_train_ratio: float | None
     """
     places, table = _ordered(axis, scores)
     centred = places - places.mean()
-    slopes = table @ centred / (centred @ centred)
-    return Slope(float(slopes.mean()), len(slopes), corrected_t(slopes, test_train_ratio))
+    weights = centred / (centred @ centred)
+    slopes = (table @ weights).round(digits_of(abs(table).max() * weights))
+    return Slope(mean_difference(slopes), len(slopes), corrected_t(slopes, test_train_ratio))
 
 
 def trend(scores: "ArrayLike") -> Trend | NotTestable:

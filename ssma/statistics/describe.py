@@ -48,9 +48,10 @@ def describe(values: "ArrayLike") -> Description:
 def bca_interval(sample: "ArrayLike", statistic: "Callable[..., NDArray]") -> Interval | NotTestable:
     """Returns the 95% bootstrap interval of a statistic, bias-corrected and accelerated (BCa).
 
-    9,999 resamples with a fixed seed. Source: Efron, "Better Bootstrap Confidence Intervals", Journal of the American
-    Statistical Association 82 (1987). It takes the units as independent, and with few of them (under about 20) it
-    is too narrow.
+    9,999 resamples with a fixed seed. Their statistics are rounded to 12 digits of the largest value, since the bias
+    is corrected by how many are below that of the sample and how many are equal. Source: Efron, "Better Bootstrap
+    Confidence Intervals", Journal of the American Statistical Association 82 (1987). It takes the units as independent,
+    and with few of them (under about 20) it is too narrow.
 
     Args:
         sample: ``[n]``, with at least one value, all finite.
@@ -64,11 +65,16 @@ def bca_interval(sample: "ArrayLike", statistic: "Callable[..., NDArray]") -> In
     values = finite(sample, "sample", 1)
     if len(values) < SMALLEST:
         return NotTestable(f"{len(values)} of the {SMALLEST} values that an interval needs")
+    digits = digits_of(values)
+
+    def to_digits(resamples: "NDArray", axis: int) -> "NDArray":
+        return statistic(resamples, axis=axis).round(digits)
+
     with warnings.catch_warnings():
         for category in (DegenerateDataWarning, RuntimeWarning):
             warnings.simplefilter("ignore", category)  # a degenerate sample gives NaN, which is reported below
         result = bootstrap(
-            [values], statistic, vectorized=True, n_resamples=RESAMPLES, rng=SEED, method="BCa",
+            [values], to_digits, vectorized=True, n_resamples=RESAMPLES, rng=SEED, method="BCa",
             confidence_level=1 - ALPHA,
         )  # fmt: skip
     low, high = map(float, result.confidence_interval)

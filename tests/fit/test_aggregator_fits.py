@@ -167,6 +167,30 @@ def test_an_auxiliary_loss_that_is_not_finite_ends_the_fit(prepared):
     assert (status, reason) == ("diverged", "the auxiliary loss was nan in epoch 1")
 
 
+class Weighted(Constant):
+    """Its parameter is pulled to 1."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.aggr.weight = nn.Parameter(weight)
+        self.aggr.auxiliary_loss = lambda: (self.aggr.weight - 1).abs().square().sum()
+
+
+@pytest.mark.parametrize("start", [torch.zeros(3, 8)[:, :4], torch.zeros(24)[::2]])
+def test_a_parameter_that_is_a_part_of_a_tensor_is_trained_as_one_of_its_own(prepared, start):
+    """AdamW in one step takes its memory for one piece, and changes what lies between its entries instead of them."""
+    weight = trained(prepared, Weighted(start), epochs=3).network.aggr.weight
+    assert weight.flatten().tolist() == pytest.approx([0.03] * 12, abs=1e-3)
+
+
+def test_complex_and_frozen_whole_parameters_are_no_obstacle(prepared):
+    network = Weighted(torch.zeros(2, dtype=torch.complex64))
+    network.aggr.order = nn.Parameter(torch.tensor([4, 2]), requires_grad=False)
+    trained(prepared, network, epochs=3)
+    assert network.aggr.weight.real.tolist() == pytest.approx([0.03] * 2, abs=1e-3)
+    assert network.aggr.order.tolist() == [4, 2]
+
+
 class Late(Constant):
     """It has a parameter that the optimizer has never seen."""
 
@@ -222,6 +246,43 @@ def test_a_gradient_of_indexing_is_the_same_each_time_on_two_threads():
             assert all(torch.equal(gradient(), first) for _ in range(10))
     finally:
         torch.set_num_threads(threads)
+
+
+class Remembering(Indexing):
+    """A user's class whose buffer is made in the first call, grows with each step of the training, and spoils it."""
+
+    def forward(self, x, index=None, *args, **kwargs):
+        if not hasattr(self, "sums"):
+            self.register_buffer("sums", torch.zeros(0))
+        if self.training:
+            self.sums = torch.cat([self.sums, x.detach().sum().reshape(1)])
+        return super().forward(x, index, *args, **kwargs) * len(self.sums) ** 2
+
+    def summary(self):
+        return {"calls": len(self.sums)}
+
+
+def test_buffers_that_are_made_while_the_network_runs_are_kept(study, prepared, tmp_path, monkeypatch):
+    """In a continued fit, and in the best epoch, the buffer has another size than at the end or at the start."""
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Remembering", "class_code": "c"}
+    whole = run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
+    assert (whole["status"], whole["best_epoch"], whole["epochs"]) == ("ok", 1, 3)
+    assert whole["modules"] == {"blocks.0.conv.aggr_module": {"calls": 1}}
+
+    def killed(self, training, save=run._Saver.__call__):
+        save(self, training)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run._Saver, "__call__", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    resumed = run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    assert (resumed["status"], resumed["reason"]) == ("ok", None)
+    for curve in ("train_loss", "validation_metric"):
+        assert resumed["history"][curve] == whole["history"][curve]
+    assert (resumed["test"], resumed["modules"]) == (whole["test"], whole["modules"])
 
 
 class Unsteady(Indexing):

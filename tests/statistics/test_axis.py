@@ -18,6 +18,16 @@ def test_a_slope_is_the_mean_of_the_units_lines():
     assert (bent.mean, bent.test) == (pytest.approx(0.5), NotTestable("a single pair has no spread"))
 
 
+@pytest.mark.parametrize("bump", [0.0, 0.1])
+def test_a_slope_of_zero_is_zero_whatever_rounding_says(bump):
+    """Units that do not change over the axis, or are as high at both ends: rounding gave all slopes the same sign."""
+    scores = [[level, level + bump, level + bump, level] for level in (0.5, 0.6, 0.55, 0.71, 0.33)]
+    found = slope([0.1, 0.2, 0.4, 0.5], scores, 1 / 8)
+    assert (found.mean, found.test) == (0.0, NotTestable("all differences are equal"))
+    tiny = slope([1, 2], [[0.0, 1e-9], [0.0, 3e-9], [5e-9, 7e-9]], 0.0)
+    assert (tiny.mean, tiny.test.p) == (pytest.approx(2e-9), pytest.approx(0.0741799))
+
+
 def test_a_slope_needs_an_axis():
     with pytest.raises(ValueError, match="two different values"):
         slope([1, 1], [[0.0, 1.0]], 0.1)

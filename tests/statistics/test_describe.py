@@ -30,6 +30,16 @@ def test_bca_agrees_with_the_published_interval(monkeypatch):
     assert found.high == pytest.approx(259.6, abs=4)
 
 
+@pytest.mark.parametrize("unit", [1 / 7, 1 / 18, 100 / 19])
+def test_an_interval_does_not_depend_on_the_unit(unit):
+    """Differences of accuracies are so many items of a split: many resamples have the mean of the sample, but for
+    rounding."""
+    items = numpy.array([1, 1, 2, -3, 4, 0, 0, 1])
+    whole, scaled = (describe(items * scale).interval for scale in (1.0, unit))
+    assert (whole.low, whole.high) == (-0.625, 2.0)
+    assert (scaled.low / unit, scaled.high / unit) == pytest.approx((-0.625, 2.0), rel=1e-9)
+
+
 def test_an_interval_is_the_same_every_time():
     assert isinstance(describe(SPATIAL).interval, Interval)
     assert describe(SPATIAL) == describe(SPATIAL)
