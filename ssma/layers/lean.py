@@ -134,11 +134,12 @@ def neighbour_sum(x: Tensor, edge_index: Tensor, targets: int, weight: Tensor | 
         targets: Number of targets.
         weight: What the states are multiplied by, ``[E]``, without a gradient; None for 1.
     """
-    version = None if edge_index.is_inference() else edge_index._version
-    made_for = x.size(0), targets, version
-    known = _KNOWN.get(edge_index)
+    tells = not edge_index.is_inference()  # whether it has changed; that of inference mode has no version
+    made_for = x.size(0), targets, edge_index._version if tells else None
+    known = _KNOWN.get(edge_index) if tells else None
     if known is None or known[0] != made_for:
         source, target = edge_index
         known = made_for, _Sums.over(target, source, targets), _Sums.over(source, target, x.size(0))
-        _KNOWN[edge_index] = known
+        if tells:
+            _KNOWN[edge_index] = known
     return _NeighbourSum.apply(x, None if weight is None else weight.to(x.dtype), *known[1:])
