@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -133,9 +134,13 @@ def _usable_targets(loaded: Loaded, items: list[int]) -> int:
 
 
 def _contents(graphs: Graphs) -> list[bytes]:
-    order = (graphs.ends(1) * graphs.num_nodes + graphs.ends(0)).argsort(stable=True)
-    x, edge_index = graphs.x.numpy(), graphs.edge_index[:, order].numpy()
-    edge_attr = None if graphs.edge_attr is None else graphs.edge_attr[order].numpy()
+    x = graphs.x.numpy() + 0  # and not -0, which is equal to 0 but has other bytes
+    edge_attr = None if graphs.edge_attr is None else graphs.edge_attr.numpy() + 0
+    ends = (graphs.ends(1) * graphs.num_nodes + graphs.ends(0)).numpy()
+    order = ends.argsort(stable=True)
+    if edge_attr is not None and (np.diff(ends[order]) == 0).any():  # repeated edges go by their features
+        order = np.lexsort([*edge_attr.T[::-1], ends])
+    edge_index, edge_attr = graphs.edge_index.numpy()[:, order], None if edge_attr is None else edge_attr[order]
     nodes, edges = graphs.node_ptr.tolist(), graphs.edge_ptr.tolist()
     digests = []
     for number in range(graphs.num_graphs):

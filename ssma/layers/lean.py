@@ -155,9 +155,10 @@ def neighbour_sum(x: Tensor, edge_index: Tensor, targets: int, weight: Tensor | 
     """
     version = None if edge_index.is_inference() else edge_index._version  # None: changes are not counted
     made_for = x.size(0), targets, version
-    known = _KNOWN.get(edge_index)
-    if known is None or version is None or known[0] != made_for:
+    known = None if version is None else _KNOWN.get(edge_index)
+    if known is None or known[0] != made_for:
         source, target = edge_index
         known = made_for, _Sums.over(target, source, targets), _Sums.over(source, target, x.size(0))
-        _KNOWN[edge_index] = known
+        if version is not None:
+            _KNOWN[edge_index] = known
     return _NeighbourSum.apply(x, None if weight is None else weight.to(x.dtype), *known[1:])

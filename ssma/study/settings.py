@@ -11,15 +11,22 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from ssma.study.ids import canonical
 
+EXPONENTIAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
 
-def _not_a_truth_value(value: Any) -> Any:
-    """Returns ``value``; Python takes true for the number 1, a study does not."""
+
+def with_exponent(value: Any) -> Any:
+    """Returns the number for a text like 1e-3, which YAML takes for a number only if it is written 1.0e-3."""
+    return float(value) if isinstance(value, str) and EXPONENTIAL.fullmatch(value) else value
+
+
+def _number(value: Any) -> Any:
+    """Returns ``value``, as a number where it is written 1e5; Python takes true for the number 1, a study does not."""
     if isinstance(value, bool):
         raise ValueError("Input should not be true or false")
-    return value
+    return with_exponent(value)
 
 
-Number = BeforeValidator(_not_a_truth_value)
+Number = BeforeValidator(_number)
 LIMIT = 2**53  # up to it JSON, and a float64, keep every whole number
 Integer = Annotated[int, Field(gt=-LIMIT, lt=LIMIT), Number]
 PositiveInt = Annotated[int, Field(gt=0, lt=LIMIT), Number]
@@ -204,14 +211,6 @@ class TrainingSettings(Strict):
     """Of a graph that is cut into parts: train with the edges between parts of a batch (the paper's code does not)."""
     evaluation: Literal["whole", "per_part"] = "whole"
     """Of a graph that is cut into parts: evaluate on the whole graph, or on each part by itself (the paper's code)."""
-
-
-EXPONENTIAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+")
-
-
-def with_exponent(value: Any) -> Any:
-    """Returns the number for a text like 1e-3, which YAML takes for a number only if it is written 1.0e-3."""
-    return float(value) if isinstance(value, str) and EXPONENTIAL.fullmatch(value) else value
 
 
 def own_option(value: Any) -> Any:

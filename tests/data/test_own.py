@@ -568,6 +568,20 @@ def test_copies_with_edges_in_another_order_are_counted(tmp_path):
     assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 2
 
 
+def test_copies_with_repeated_edges_in_another_order_and_with_another_zero_are_counted(tmp_path):
+    twice = PATH[:, [0, 0, 1, 2, 3]]
+    values = torch.tensor([[0.0, 2.0], [0.0, 1.0], [3.0, 3.0], [4.0, 4.0], [5.0, 5.0]])
+    x = torch.tensor([[0.0], [1.0], [0.0]])
+    made = [
+        graph(0, 0, x=x, edge_index=twice, edge_attr=values),
+        graph(0, 1, x=x, edge_index=twice, edge_attr=values[[1, 0, 2, 3, 4]]),
+        graph(0, 1, x=x.where(x > 0, -0.0), edge_index=twice, edge_attr=values),
+        graph(0, 0, x=x, edge_index=twice, edge_attr=values[[1, 2, 0, 3, 4]]),
+    ]
+    torch.save(made, tmp_path / "g.pt")
+    assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 3
+
+
 def test_numbers_of_edges_are_no_features(tmp_path):
     """Four nodes 0, 0, 0, 1 and the edge 1-0, and two nodes 0, 0 and the edges 0-1, 1-0: the same numbers in a row."""
     four = Data(torch.tensor([[0], [0], [0], [1]]), torch.tensor([[1], [0]]), y=torch.tensor([0]))

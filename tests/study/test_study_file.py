@@ -70,6 +70,27 @@ ablations: {a: {axes: {mine.q: [2E2, 1.5e+1, .5e1, "1e"]}, fixed: {aggregator: m
     assert {arm["settings"]["training"]["lr"] for arm in arms} == {0.01}
 
 
+def test_a_whole_number_with_an_exponent_is_a_number(tmp_path):
+    text = """
+study: s
+seed: 1e2
+datasets:
+  d: {source: synthetic, task: product_regression, num_graphs: 3e1}
+layers: [gcn]
+training: {max_epochs: 1.5E2, batch_size: 1e-1}
+tune: {space: {ssma.kappa: {low: 2, high: 1e1}}}
+ablations: {a: {axes: {model.budget: [1e5, 2.5e5, 1e6]}, fixed: {aggregator: ssma}}}
+"""
+    with pytest.raises(StudyError, match="training.batch_size: .*got a number with a fractional part"):
+        parse_study(read(tmp_path, text))
+    plan = make_plan(parse_study(read(tmp_path, text.replace("1e-1", "1e1"))))
+    assert (plan["config"]["seed"], plan["datasets"]["d"]["spec"]["num_graphs"]) == (100, 30)
+    assert [arm["settings"]["model"]["budget"] for arm in plan["arms"]] == [100_000, 250_000, 1_000_000]
+    training = plan["arms"][0]["settings"]["training"]
+    assert (training["max_epochs"], training["batch_size"]) == (150, 10)
+    assert plan["arms"][0]["space"]["ssma.kappa"] == {"low": 2, "high": 10, "log": False, "kind": "int"}
+
+
 @pytest.mark.parametrize("source", ["folder", "file"])
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch, source):
     monkeypatch.setenv("HOME", str(tmp_path))
