@@ -613,7 +613,14 @@ def test_a_class_that_is_never_trained_is_noted(tmp_path):
     card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
     lacking = [number for number, split in enumerate(load(tmp_path / "o").splits) if 0 not in split["train"]]
     assert len(lacking) == 2  # where graph 0 tests and where it validates
-    assert f"class 1 is missing in the training part of split {', '.join(map(str, lacking))}" in card["notes"]
+    assert f"class 7 is missing in the training part of split {', '.join(map(str, lacking))}" in card["notes"]
+
+
+def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):
+    torch.save([graph(number, [1, 2, 7][min(number // 4, 2)]) for number in range(10)], tmp_path / "g.pt")
+    stratified = entry(tmp_path / "g.pt") | {"splits": {"scheme": "stratified", "folds": 3, "seed": 0}}
+    with pytest.raises(StudyError, match="class 7 has 2 members, too few for 3"):
+        prepare(tmp_path / "o", stratified, None)
 
 
 def test_what_is_not_used_of_the_graphs_is_noted(tmp_path):
