@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric import seed_everything
 from torch_geometric.data import Batch, Data, Dataset
+from torch_geometric.data.dataset import overrides_method
 
 from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
@@ -149,9 +150,12 @@ def _is_processed(path: Path) -> bool:
 
 
 def _parameters(kind: Any) -> dict[str, inspect.Parameter]:
-    """Returns the parameters of a class, and those of the classes that it hands any other keyword on to."""
+    """Returns the parameters of a class; where it processes data, those too of the classes that it hands any other
+    keyword on to (one that processes nothing, such as PyG's ``FakeDataset``, has other uses for them).
+    """
     found = dict(inspect.signature(kind).parameters)
-    for base in getattr(kind, "__mro__", ()):
+    processes = inspect.isclass(kind) and issubclass(kind, Dataset) and overrides_method(kind, "process")
+    for base in kind.__mro__ if processes else ():
         if "__init__" in vars(base):
             own = inspect.signature(base.__init__).parameters
             found = own | found

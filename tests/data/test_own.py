@@ -562,6 +562,11 @@ def test_a_root_that_a_class_hands_on_is_only_read_too(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
 
+def test_a_class_that_processes_nothing_has_its_keywords_for_itself(tmp_path):
+    spec = pyg_spec("torch_geometric.datasets.FakeDataset", num_graphs=4, avg_num_nodes=5, task="graph", weight=[2])
+    assert load_pyg(spec, tmp_path, None).graphs.num_graphs == 4
+
+
 @pytest.mark.parametrize("place", ["elsewhere/processed", "work/pyg/cache"])
 def test_a_class_that_would_take_older_data_for_its_own_is_refused(tmp_path, place):
     spec = pyg_spec(f"{OfTheWrong.__module__}.OfTheWrong", place=str(tmp_path / place))
