@@ -2,6 +2,7 @@
 
 import ast
 import sys
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -80,13 +81,20 @@ def _module(dotted: str) -> ast.Module:
         raise ValueError(f"the module of {dotted} cannot be read: {origin} ({error.strerror})") from error
     except SyntaxError as error:
         raise ValueError(f"the module of {dotted} is no Python: {error}") from error
-    imports = [
-        alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
-    ]
-    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    lines = list(_statements(tree))
+    imports = [alias.asname or alias.name for node in lines if isinstance(node, ast.ImportFrom) for alias in node.names]
+    classes = [node.name for node in lines if isinstance(node, ast.ClassDef)]
     if name not in classes + imports and "*" not in imports:
         raise ValueError(f"no class '{name}' in {origin}; it has {', '.join(classes) or 'none'}")
     return tree
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields what a module does when it is imported, as in ``try: from .torch import Set`` too."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if isinstance(child, ast.If | ast.Try | ast.ExceptHandler | ast.With):
+            yield from _statements(child)
 
 
 def _find(module: str, folders: list[str] | None) -> ModuleSpec | None:
