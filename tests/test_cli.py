@@ -75,6 +75,30 @@ def test_a_class_that_was_changed_since_the_plan_trains_nothing(tmp_path, monkey
     assert "card.json: missing; the data set is not prepared" in capsys.readouterr().err
 
 
+def test_one_job_at_a_time_prepares_a_data_set(tmp_path, monkeypatch, capsys):
+    (tmp_path / "own.py").write_text(
+        "import fcntl\n"
+        "from pathlib import Path\n"
+        "class Set(list):\n"
+        "    def __init__(self, folder):\n"
+        "        (path,) = Path(folder).rglob('prepare.lock')\n"
+        "        fcntl.flock(path.open(), fcntl.LOCK_SH | fcntl.LOCK_NB)\n"
+    )
+    study = {
+        "study": "s",
+        "datasets": {"d": {"source": "pyg", "class": "own.Set", "arguments": {"folder": str(tmp_path)}}},
+        "layers": ["gcn"],
+        "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
+    }
+    (tmp_path / "study.yaml").write_text(json.dumps(study))
+    monkeypatch.syspath_prepend(tmp_path)
+    plan = str(tmp_path / "plan.json")
+    assert main(["plan", str(tmp_path / "study.yaml"), "--write", plan]) == 0
+    assert main(["prepare", plan, "d"]) == 2
+    assert "own.Set with {'folder': " in (errors := capsys.readouterr().err) and "BlockingIOError" in errors
+    assert not list(tmp_path.rglob("prepare.lock"))
+
+
 def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_path, capsys):
     plan = tmp_path / "results" / "plan.json"
     write_record(
