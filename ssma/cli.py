@@ -17,6 +17,7 @@ from typing import Any
 from ssma.errors import STOPPED, StudyError
 from ssma.study.config import Study, load_study
 from ssma.study.cost import describe, duration, plan_cost, usable_cores
+from ssma.study.locks import exclusive
 from ssma.study.lookup import named, named_arm, open_results, read_plan
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -191,8 +192,9 @@ def _prepare(options: argparse.Namespace) -> int:
         from ssma.layers.preflight import preflight
     preflight(arm for arm in plan["arms"] if arm["dataset"] == dataset["label"])
     folder = results.data(dataset["id"])
-    card = prepare(folder, dataset, Path(mirror).expanduser() if mirror else None)
-    write_record(folder / "sanity.json", sanity(load(folder)))
+    with exclusive(folder / "prepare.lock"):  # a killed Snakemake may have left a job that is still at it
+        card = prepare(folder, dataset, Path(mirror).expanduser() if mirror else None)
+        write_record(folder / "sanity.json", sanity(load(folder)))
     sizes = [card[f"num_{what}"] for what in ("graphs", "nodes", "edges")]
     log.info("%s: %d graphs, %d nodes, %d edges", dataset["label"], *sizes)
     return 0

@@ -75,6 +75,55 @@ def test_a_class_that_was_changed_since_the_plan_trains_nothing(tmp_path, monkey
     assert "card.json: missing; the data set is not prepared" in capsys.readouterr().err
 
 
+def test_a_data_set_class_that_was_changed_since_the_plan_is_not_prepared(tmp_path, monkeypatch, capsys):
+    source, file = tmp_path / "changed.py", tmp_path / "list.txt"
+    source.write_text("class Set(list):\n    def __init__(self, file):\n        pass\n")
+    file.write_text("1")
+    study = {
+        "study": "s",
+        "datasets": {"d": {"source": "pyg", "class": "changed.Set", "arguments": {"file": str(file)}}},
+        "layers": ["gcn"],
+        "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
+    }
+    (tmp_path / "study.yaml").write_text(json.dumps(study))
+    monkeypatch.syspath_prepend(tmp_path)
+    plan, code = str(tmp_path / "plan.json"), source.read_text()
+    assert main(["plan", str(tmp_path / "study.yaml"), "--write", plan]) == 0
+    message = "changed.Set: its file, or one that its arguments name, is not that which the plan was made with"
+    for changed, text in ((source, f"{code}        self.x = 1\n"), (file, "2")):
+        before = changed.read_text()
+        changed.write_text(text)
+        assert main(["prepare", plan, "d"]) == 2
+        assert message in capsys.readouterr().err
+        changed.write_text(before)
+    assert main(["prepare", plan, "d"]) == 2
+    assert "no graph has a node" in capsys.readouterr().err
+
+
+def test_one_job_at_a_time_prepares_a_data_set(tmp_path, monkeypatch, capsys):
+    (tmp_path / "own.py").write_text(
+        "import fcntl\n"
+        "from pathlib import Path\n"
+        "class Set(list):\n"
+        "    def __init__(self, folder):\n"
+        "        (path,) = Path(folder).rglob('prepare.lock')\n"
+        "        fcntl.flock(path.open(), fcntl.LOCK_SH | fcntl.LOCK_NB)\n"
+    )
+    study = {
+        "study": "s",
+        "datasets": {"d": {"source": "pyg", "class": "own.Set", "arguments": {"folder": str(tmp_path)}}},
+        "layers": ["gcn"],
+        "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
+    }
+    (tmp_path / "study.yaml").write_text(json.dumps(study))
+    monkeypatch.syspath_prepend(tmp_path)
+    plan = str(tmp_path / "plan.json")
+    assert main(["plan", str(tmp_path / "study.yaml"), "--write", plan]) == 0
+    assert main(["prepare", plan, "d"]) == 2
+    assert "own.Set with {'folder': " in (errors := capsys.readouterr().err) and "BlockingIOError" in errors
+    assert not list(tmp_path.rglob("prepare.lock"))
+
+
 def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_path, capsys):
     plan = tmp_path / "results" / "plan.json"
     write_record(

@@ -52,10 +52,11 @@ def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
         return [f"training parts lack {what}: of {loaded.num_outputs}, {', '.join(parts)}"] if parts else []
     notes = []
     present = [set(loaded.graphs.y[split["train"]].tolist()) for split in splits]
-    for label in range(loaded.num_outputs):
-        lacking = [number for number, classes in enumerate(present) if label not in classes]
+    for place in range(loaded.num_outputs):
+        lacking = [number for number, classes in enumerate(present) if place not in classes]
         if lacking:
-            notes.append(f"class {label} is missing in the training part of split {', '.join(map(str, lacking))}")
+            where = ", ".join(map(str, lacking))
+            notes.append(f"class {loaded.label(place)} is missing in the training part of split {where}")
     return notes
 
 

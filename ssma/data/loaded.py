@@ -47,6 +47,11 @@ class Loaded:
     parts: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
 
+    def label(self, number: int) -> str:
+        """Returns the name that a class has in the raw files."""
+        names = {place: name for name, place in (self.label_mapping or {}).items()}
+        return names.get(number, str(number))
+
     @property
     def direction(self) -> str:
         return DIRECTION[self.metric]

@@ -33,7 +33,7 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     downloads = {URLS[name]: lambda member: f"raw/{Path(member).name}" if member.endswith(".pt") else None}
     provide(Origin(name, f"LRGB/{name.lower()}", FILES, downloads), folder, mirror)
     hashes = {file: file_fingerprint(folder / file) for file in FILES}
-    with reading(name, folder / "raw", folder / "processed"):
+    with reading(name, folder, folder / "processed"):
         from torch_geometric.datasets.lrgb import LRGBDataset
 
         parts = [list(LRGBDataset(str(work), name, split=part)) for part in ("train", "val", "test")]
@@ -51,6 +51,6 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     if list(loaded.graphs.y.shape[1:]) != [outputs]:
         raise StudyError(
             f"data set {name}: got targets of shape {list(loaded.graphs.y.shape)} but expected {outputs} columns; the "
-            f"files in {folder / 'raw'} are those of another data set"
+            f"files in {(folder / 'raw').resolve()} are those of another data set"
         )
     return loaded

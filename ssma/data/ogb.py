@@ -47,7 +47,9 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         numbers = [dataset.get_idx_split()[part].tolist() for part in ("train", "valid", "test")]
         parts = [[data_list[number] for number in part] for part in numbers]
     if len(set().union(*numbers)) != sum(map(len, numbers)):
-        raise StudyError(f"data set {name}: the split in {folder / 'split'} names a graph twice; fetch the files again")
+        raise StudyError(
+            f"data set {name}: the split in {(folder / 'split').resolve()} names a graph twice; fetch it again"
+        )
     return Loaded(
         **join_parts(name, parts, SIZES[name]),
         level="graph",

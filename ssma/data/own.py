@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric import seed_everything
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, Dataset
+from torch_geometric.data.dataset import overrides_method
 
 from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
@@ -26,7 +27,7 @@ from ssma.study.ids import data_fingerprint, file_fingerprint
 READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
 EDGES_ELSEWHERE = ("adj_t", "adj")
 ONE_PART = ("split", "train")  # arguments by which PyG's classes are asked for one part of their data
-PROCESSED = "processed"  # the folders that PyG's data sets keep what they made in
+RAW, PROCESSED = "raw", "processed"  # folders of PyG's data sets: what they read, what they make (or processed_...)
 METRICS = {"multiclass": ("accuracy",), "regression": ("mae",), "multilabel": ("ap", "auroc")}
 
 
@@ -89,14 +90,18 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     allow_graphs()  # many classes read what they have processed by torch.load
     try:
         kind = getattr(import_module(module), name)
-        parameters = inspect.signature(kind).parameters
+        parameters = _parameters(kind)
         if "root" in parameters:
             _link_unprocessed(arguments.get("root"), folder)
             arguments["root"] = str(folder)
         seed_everything(0)  # a class may draw, and has to draw the same when it is processed again
         with unattended():
             dataset = kind(**arguments)
-            data_list = list(dataset)
+            _check_processed(dataset, folder)
+            map_style = not hasattr(dataset, "__iter__")  # Python would go on beyond its length
+            data_list = [dataset[number] for number in range(len(dataset))] if map_style else list(dataset)
+    except StudyError:
+        raise
     except (Exception, SystemExit) as error:  # a user's class may raise anything, and ogb ends the process
         if isinstance(error, SystemExit) and error.code == STOPPED:
             raise
@@ -122,7 +127,7 @@ def _link_unprocessed(root: str | None, folder: Path) -> None:
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_symlink():
             path.unlink()
-        elif path.name.startswith(PROCESSED):
+        elif _is_processed(path.relative_to(folder)):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     if root is None:
         return
@@ -130,11 +135,46 @@ def _link_unprocessed(root: str | None, folder: Path) -> None:
     for place, folders, files in os.walk(source, followlinks=True):  # raw files are often links to shared ones
         here = Path(place)
         around = {within, here.resolve(), *here.resolve().parents}  # to follow a link to these would never end
-        raw = [name for name in folders if not name.startswith(PROCESSED) and (here / name).resolve() not in around]
-        folders[:] = raw
+        below = here.relative_to(source)
+        folders[:] = [
+            name for name in folders if not _is_processed(below / name) and (here / name).resolve() not in around
+        ]
         for name in files:
-            if not name.startswith(PROCESSED):
-                link(folder / here.relative_to(source) / name, here / name)
+            if not _is_processed(below / name):
+                link(folder / below / name, here / name)
+
+
+def _is_processed(path: Path) -> bool:
+    """Says whether a path below a root is what a class made: of that name, and not among the raw files."""
+    return next((part for part in path.parts if part == RAW or part.startswith(PROCESSED)), RAW) != RAW
+
+
+def _parameters(kind: Any) -> dict[str, inspect.Parameter]:
+    """Returns the parameters of a class; where it processes data, those too of the classes that it hands any other
+    keyword on to (one that processes nothing, such as PyG's ``FakeDataset``, has other uses for them).
+    """
+    found = dict(inspect.signature(kind).parameters)
+    processes = inspect.isclass(kind) and issubclass(kind, Dataset) and overrides_method(kind, "process")
+    for base in kind.__mro__ if processes else ():
+        if "__init__" in vars(base):
+            own = inspect.signature(base.__init__).parameters
+            found = own | found
+            if all(parameter.kind != inspect.Parameter.VAR_KEYWORD for parameter in own.values()):
+                break
+    return found
+
+
+def _check_processed(dataset: Any, folder: Path) -> None:
+    """Refuses a class that keeps what it makes where something older may lie, which it would take for its own."""
+    if not isinstance(dataset, Dataset) or not dataset.has_process:
+        return
+    for place in dataset.processed_paths:
+        path, root = Path(place).resolve(), folder.resolve()
+        if not (path.is_relative_to(root) and _is_processed(path.relative_to(root))):
+            raise StudyError(
+                f"{type(dataset).__name__}: it keeps what it processes in {path}, where older data may lie that it "
+                f"takes for its own; have it take an argument root, hand that on to PyG, and leave processed_dir to PyG"
+            )
 
 
 def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]) -> Loaded:

@@ -13,6 +13,7 @@ from ssma.data.graphs import Graphs
 from ssma.data.loaded import LOSS, Loaded
 from ssma.data.splits import make_splits, split_hash
 from ssma.errors import StudyError
+from ssma.study.classes import check_set
 from ssma.study.records import read_record, write_record
 
 SOURCES = {
@@ -50,10 +51,13 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
         mirror: A folder with raw files that stands in for the network, or None.
 
     Raises:
-        StudyError: If the data cannot be had or are wrong, or cannot be split as asked.
+        StudyError: If the data cannot be had, are wrong or not those of the plan, or cannot be split as asked.
     """
     (folder / "card.json").unlink(missing_ok=True)
-    loaded = load_source(dataset["spec"], folder / "raw-work", mirror)
+    spec = dataset["spec"]
+    if spec["source"] == "pyg":
+        check_set(spec["class"], spec["arguments"], spec["content"])
+    loaded = load_source(spec, folder / "raw-work", mirror)
     made, notes = _splits(loaded, dataset["splits"])
     copies, copy_notes = find_copies(loaded, made["splits"])
     notes += copy_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
@@ -103,7 +107,7 @@ def _splits(loaded: Loaded, asked: dict[str, Any]) -> tuple[dict[str, Any], list
         raise StudyError(f"splits: got {asked['scheme']!r}, but the data set has {has} official split")
     if loaded.split is not None:
         return {"scheme": "official", "splits": [loaded.split | {"hash": split_hash(loaded.split)}]}, []
-    scheme, splits = make_splits(loaded.graphs.y, asked["folds"], asked["scheme"], asked["seed"])
+    scheme, splits = make_splits(loaded.graphs.y, asked["folds"], asked["scheme"], asked["seed"], loaded.label)
     notes = [f"splits: {asked['scheme']} needs one class per item, so the items were shuffled"]
     made = {"scheme": scheme, "seed": asked["seed"], "folds": asked["folds"], "splits": splits}
     return made, notes if scheme != asked["scheme"] else []

@@ -84,7 +84,8 @@ def link(place: Path, target: Path) -> None:
 def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
     """Turns whatever a library raises on damaged files into one error, and leaves nothing in the library's cache.
 
-    The cache is emptied before, so that what is read are the raw files, and after, so that nothing is kept twice.
+    The cache is emptied before, so that what is read are the raw files, and after, so that nothing is kept twice. The
+    error names the mirror's folder, not ``folder``, where there are only links to it.
     """
     _remove(cache)
     try:
@@ -93,8 +94,9 @@ def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
     except StudyError:
         raise
     except Exception as error:
+        place, reason = (folder / "raw").resolve().parent, f"{type(error).__name__}: {error}"
         raise StudyError(
-            f"data set {name}: the files in {folder} cannot be read ({type(error).__name__}: {error}); fetch them again"
+            f"data set {name}: the files in {place} cannot be read ({reason}); fetch them again"
         ) from error
     finally:
         _remove(cache)

@@ -1,6 +1,7 @@
 """K-fold splits: fold f tests, fold f + 1 validates, the rest trains."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,15 @@ from ssma.study.ids import digest
 PARTS = ("train", "validation", "test")
 
 
-def make_splits(y: Tensor, folds: int, scheme: str, seed: int) -> tuple[str, list[dict[str, Any]]]:
+def make_splits(
+    y: Tensor, folds: int, scheme: str, seed: int, label: Callable[[int], str] = str
+) -> tuple[str, list[dict[str, Any]]]:
     """Returns the scheme that was used and one ``{"train", "validation", "test", "hash"}`` per fold.
 
     ``stratified`` keeps the shares of the classes in every fold; it needs one class per item (int64 ``y``), and real
     targets or multiple labels are shuffled instead. ``shuffle`` is the protocol of the paper's authors: Python's
-    generator shuffles the numbers, then consecutive blocks of floor(N / folds), the remainder in the last.
+    generator shuffles the numbers, then consecutive blocks of floor(N / folds), the remainder in the last. ``label``
+    gives the name of a class, for messages.
 
     Raises:
         StudyError: If there are fewer than 3 folds, more folds than items, or (stratified) than members of a class.
@@ -29,7 +33,7 @@ def make_splits(y: Tensor, folds: int, scheme: str, seed: int) -> tuple[str, lis
             f"folds, each with an item"
         )
     if scheme == "stratified" and not y.is_floating_point():
-        parts = _stratified_folds(y.numpy(), folds, seed)
+        parts = _stratified_folds(y.numpy(), folds, seed, label)
         return "stratified", [_split(parts, fold) for fold in range(folds)]
     if scheme not in ("stratified", "shuffle"):
         raise StudyError(f"splits.scheme: got {scheme!r}, allowed are stratified and shuffle")
@@ -49,14 +53,14 @@ def _split(parts: list[list[int]], fold: int) -> dict[str, Any]:
     return split | {"hash": split_hash(split)}
 
 
-def _stratified_folds(y: np.ndarray, folds: int, seed: int) -> list[list[int]]:
+def _stratified_folds(y: np.ndarray, folds: int, seed: int, label: Callable[[int], str]) -> list[list[int]]:
     from sklearn.model_selection import StratifiedKFold
 
-    for label, count in zip(*np.unique(y, return_counts=True), strict=True):
+    for place, count in zip(*np.unique(y, return_counts=True), strict=True):
         if count < folds:
             fewer = f"splits.folds to {count} or less (at least 3), or " if count >= 3 else ""
             raise StudyError(
-                f"splits.folds: class {label} has {count} members, too few for {folds} stratified folds; "
+                f"splits.folds: class {label(int(place))} has {count} members, too few for {folds} stratified folds; "
                 f"set {fewer}splits.scheme to shuffle"
             )
     maker = StratifiedKFold(folds, shuffle=True, random_state=seed)

@@ -45,7 +45,7 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     Raises:
         StudyError: If the files cannot be read, or lack what ``spec`` asks for.
     """
-    raw = work / name / "raw"
+    raw = (work / name / "raw").resolve()  # the user's folder, which errors name
     given = sorted(path for path in raw.glob("*.txt") if path.name.startswith(f"{name}_"))
     files = [path for path in given if "readme" not in path.name.lower()]
     for file in files:

@@ -40,7 +40,7 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     folder = work / "ZINC"
     provide(ORIGIN, folder, mirror)
     hashes = {file: file_fingerprint(folder / file) for file in FILES}
-    with reading("ZINC", folder / "raw", folder / "subset"):
+    with reading("ZINC", folder, folder / "subset"):
         from torch_geometric.datasets.zinc import ZINC
 
         parts = [list(ZINC(str(folder), subset=True, split=part)) for part in ("train", "val", "test")]

@@ -2,11 +2,13 @@
 
 import ast
 import sys
+from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
 from ssma.errors import StudyError
-from ssma.study.ids import bare_syntax, digest
+from ssma.study.ids import argument_fingerprint, bare_syntax, digest
 
 GIVEN = ("in_channels", "heads")
 """What every aggregator is made with, beside its options."""
@@ -20,6 +22,18 @@ def class_fingerprint(dotted: str) -> str:
             cannot be read, as in a zip archive.
     """
     return digest(ast.dump(_module(dotted)))
+
+
+def set_fingerprint(dotted: str, arguments: dict[str, Any]) -> str:
+    """Returns a hash of a data set class and of the files that its arguments name.
+
+    Raises:
+        ValueError: As :func:`class_fingerprint`; and if a file cannot be read.
+    """
+    code = class_fingerprint(dotted)
+    named = {name: argument_fingerprint(value) for name, value in arguments.items()}
+    found = {name: content for name, content in named.items() if content is not None}
+    return digest([code, found], 64) if found else code
 
 
 def options_of(dotted: str) -> list[str] | None:
@@ -50,13 +64,26 @@ def check_class(dotted: str, code: str) -> None:
     Raises:
         StudyError: If it is not, or cannot be found.
     """
+    _check(dotted, "its file is", code, lambda: class_fingerprint(dotted))
+
+
+def check_set(dotted: str, arguments: dict[str, Any], content: str) -> None:
+    """Refuses a data set class whose module or files are not what they were when the plan was made.
+
+    Raises:
+        StudyError: If they are not, or cannot be found.
+    """
+    _check(dotted, "its file, or one that its arguments name, is", content, lambda: set_fingerprint(dotted, arguments))
+
+
+def _check(dotted: str, what: str, known: str, fingerprint: Callable[[], str]) -> None:
     try:
-        now = class_fingerprint(dotted)
+        now = fingerprint()
     except ValueError as error:
         raise StudyError(f"{dotted}: {error}") from error
-    if now != code:
+    if now != known:
         raise StudyError(
-            f"{dotted}: its file is not that which the plan was made with (changed since, or of another version); "
+            f"{dotted}: {what} not that which the plan was made with (changed since, or of another version); "
             "start the study again"
         )
 
@@ -80,13 +107,20 @@ def _module(dotted: str) -> ast.Module:
         raise ValueError(f"the module of {dotted} cannot be read: {origin} ({error.strerror})") from error
     except SyntaxError as error:
         raise ValueError(f"the module of {dotted} is no Python: {error}") from error
-    imports = [
-        alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
-    ]
-    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+    lines = list(_statements(tree))
+    imports = [alias.asname or alias.name for node in lines if isinstance(node, ast.ImportFrom) for alias in node.names]
+    classes = [node.name for node in lines if isinstance(node, ast.ClassDef)]
     if name not in classes + imports and "*" not in imports:
         raise ValueError(f"no class '{name}' in {origin}; it has {', '.join(classes) or 'none'}")
     return tree
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields what a module does when it is imported, as in ``try: from .torch import Set`` too."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if isinstance(child, ast.If | ast.Try | ast.ExceptHandler | ast.With):
+            yield from _statements(child)
 
 
 def _find(module: str, folders: list[str] | None) -> ModuleSpec | None:

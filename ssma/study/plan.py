@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
-from ssma.study.classes import class_fingerprint, options_of
+from ssma.study.classes import class_fingerprint, options_of, set_fingerprint
 from ssma.study.combinations import impossible
 from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
 from ssma.study.datasets import PARTS, Dataset
-from ssma.study.ids import argument_fingerprint, canonical, canonical_json, data_fingerprint, digest, slug
+from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, slug
 from ssma.study.names import LABEL, name_errors
 from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
@@ -242,10 +242,7 @@ class _Planner:
         try:
             if key == "path":
                 return data_fingerprint(Path(spec[key]))
-            code = class_fingerprint(spec[key])
-            named = {name: argument_fingerprint(value) for name, value in spec["arguments"].items()}
-            found = {name: content for name, content in named.items() if content is not None}
-            return digest([code, found], 64) if found else code
+            return set_fingerprint(spec["class"], spec["arguments"])
         except ValueError as error:
             self.errors.append(f"datasets.{label}.{key}: {error}")
             return None

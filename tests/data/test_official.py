@@ -244,7 +244,7 @@ def test_a_damaged_file_is_one_error(tmp_path, mirror, module, spec, write, file
     if file.endswith("RELEASE_v1.txt"):
         file = "OGB/ogbg_molhiv/raw/edge.csv.gz"
     (mirror / file).write_bytes(b"\0")
-    with pytest.raises(StudyError, match="cannot be read"):
+    with pytest.raises(StudyError, match=f"the files in {(mirror / file).parents[1]} cannot be read"):
         read(module, tmp_path, mirror, **spec)
 
 

@@ -67,6 +67,60 @@ class OldStyle(Pairs):
         torch.save(self.collate([graph(number, number % 2) for number in range(4)]), self.processed_paths[0])
 
 
+class HandedOn(Pairs):
+    """As a class often is that changes another one: what it does not name goes to that one."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, count=4, **kwargs)
+
+
+class OfTheWrong(Pairs):
+    """What it makes lies where no root leads."""
+
+    def __init__(self, root=None, place=None):
+        self.place = place
+        super().__init__(None, 4)
+
+    @property
+    def processed_dir(self):
+        return self.place
+
+
+class RawOfThatName(Pairs):
+    """The raw file is one that another program has processed."""
+
+    def __init__(self, root):
+        super().__init__(root, 4)
+
+    @property
+    def raw_file_names(self):
+        return "processed/processed.csv"
+
+    def process(self):
+        labels = [int(line) for line in Path(self.raw_paths[0]).read_text().split()]
+        self.save([graph(number, y) for number, y in enumerate(labels)], self.processed_paths[0])
+
+
+class OnePart(Pairs):
+    def __init__(self, root, split="train"):
+        super().__init__(root, 4)
+
+
+class PartHandedOn(OnePart):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+
+
+class MapStyle(torch.utils.data.Dataset):
+    """It knows its length and does not look at it again."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, number):
+        return graph(number, number % 2)
+
+
 def in_parts(split="train", train=None):
     return [graph(0, 0), graph(1, 1)] * {"train": 2, "all": 3}[split]
 
@@ -498,6 +552,50 @@ def test_a_root_may_hold_links_to_folders_and_the_results_themselves(tmp_path):
     assert links == {"raw", "back", "results/pyg/raw/count.txt"}
 
 
+def test_a_root_that_a_class_hands_on_is_only_read_too(tmp_path):
+    root, work = tmp_path / "root", tmp_path / "work"
+    Pairs(str(root), 4)
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    for arguments in ({"root": str(root)}, {}):
+        spec = pyg_spec(f"{HandedOn.__module__}.HandedOn", flipped=True, **arguments)
+        assert load_pyg(spec, work, None).graphs.y.tolist() == [1, 0, 1, 0]  # not what was processed there
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+
+
+def test_a_class_that_processes_nothing_has_its_keywords_for_itself(tmp_path):
+    spec = pyg_spec("torch_geometric.datasets.FakeDataset", num_graphs=4, avg_num_nodes=5, task="graph", weight=[2])
+    assert load_pyg(spec, tmp_path, None).graphs.num_graphs == 4
+
+
+@pytest.mark.parametrize("place", ["elsewhere/processed", "work/pyg/cache"])
+def test_a_class_that_would_take_older_data_for_its_own_is_refused(tmp_path, place):
+    spec = pyg_spec(f"{OfTheWrong.__module__}.OfTheWrong", place=str(tmp_path / place))
+    message = f"OfTheWrong: it keeps what it processes in {tmp_path / place}/data.pt, where older .* an argument root"
+    with pytest.raises(StudyError, match=message):
+        load_pyg(spec, tmp_path / "work", None)
+    spec = pyg_spec(f"{OfTheWrong.__module__}.OfTheWrong", place=str(tmp_path / "work/pyg/processed_x"))
+    assert load_pyg(spec, tmp_path / "work", None).graphs.num_graphs == 4
+
+
+def test_raw_files_that_another_program_has_processed_are_raw(tmp_path):
+    raw = tmp_path / "root/raw/processed"
+    raw.mkdir(parents=True)
+    (raw / "processed.csv").write_text("1 1 0")
+    spec = pyg_spec(f"{RawOfThatName.__module__}.RawOfThatName", root=str(tmp_path / "root"))
+    for _ in range(2):
+        assert load_pyg(spec, tmp_path / "work", None).graphs.y.tolist() == [1, 1, 0]
+
+
+def test_a_part_that_a_class_hands_on_is_noted(tmp_path):
+    notes = load_pyg(pyg_spec(f"{OnePart.__module__}.PartHandedOn"), tmp_path, None).notes
+    assert len(notes) == 1 and "the class gave the part split='train' of its data, its default" in notes[0]
+    assert load_pyg(pyg_spec(f"{OnePart.__module__}.PartHandedOn", split="train"), tmp_path, None).notes == []
+
+
+def test_a_class_ends_at_its_length(tmp_path):
+    assert load_pyg(pyg_spec(f"{MapStyle.__module__}.MapStyle"), tmp_path, None).graphs.y.tolist() == [0, 1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("dotted", "arguments", "message"),
     [
@@ -613,7 +711,14 @@ def test_a_class_that_is_never_trained_is_noted(tmp_path):
     card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
     lacking = [number for number, split in enumerate(load(tmp_path / "o").splits) if 0 not in split["train"]]
     assert len(lacking) == 2  # where graph 0 tests and where it validates
-    assert f"class 1 is missing in the training part of split {', '.join(map(str, lacking))}" in card["notes"]
+    assert f"class 7 is missing in the training part of split {', '.join(map(str, lacking))}" in card["notes"]
+
+
+def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):
+    torch.save([graph(number, [1, 2, 7][min(number // 4, 2)]) for number in range(10)], tmp_path / "g.pt")
+    stratified = entry(tmp_path / "g.pt") | {"splits": {"scheme": "stratified", "folds": 3, "seed": 0}}
+    with pytest.raises(StudyError, match="class 7 has 2 members, too few for 3"):
+        prepare(tmp_path / "o", stratified, None)
 
 
 def test_what_is_not_used_of_the_graphs_is_noted(tmp_path):

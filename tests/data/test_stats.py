@@ -50,13 +50,17 @@ def test_a_set_that_cannot_be_read_keeps_the_others_in_the_table(mirror, capsys)
     folder = mirror / "TUDataset/mine/raw"
     folder.mkdir(parents=True)
     (folder / "mine_A.txt").write_text("1, 2\n2, 1\n")
+    (mirror / "TUDataset/cut/raw").mkdir(parents=True)
+    for part in ("A", "graph_indicator"):
+        (mirror / f"TUDataset/cut/raw/cut_{part}.txt").write_text("1, 2")
     (mirror / "OGB/ogbg_molhiv").mkdir(parents=True)
     assert main(["data", "stats", "--mirror", str(mirror)]) == 2
     told = capsys.readouterr()
     rows = [[cell.strip() for cell in row] for row in cells(told.out)]
     assert ["ZINC", "ours", "7*", "2.86*", "2.29*", "0.80*", "0.75*", "1*"] in rows
     assert ["mine", "cannot be read"] in rows and ["ogbg-molhiv", "cannot be read"] in rows
-    first, second = told.err.splitlines()[-2:]
+    first, cut, second = told.err.splitlines()[-3:]
+    assert cut.startswith(f"{mirror}/TUDataset/cut/raw/cut_A.txt: the last line has no line end")
     assert first.startswith("ssma: data set ogbg-molhiv: RELEASE_v1.txt is not in")
     assert second.startswith("data set mine: mine_graph_indicator.txt is not in")
 

@@ -292,6 +292,10 @@ def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     assert ids(p=2)[1] == before, "a byte order mark says nothing"
     source.write_bytes(b"# -*- coding: latin-1 -*-\nclass Mine: name = '\xe9'\n")
     assert ids(p=2)[1] != before
+    source.write_text("try:\n    from pkg.torch import Mine\nexcept ImportError:\n    class Mine: pass\n")
+    assert ids(p=2)[1] != before, "as ogb has its classes"
+    source.write_text("def late():\n    from pkg.torch import Mine\n")
+    assert "no class 'Mine' in" in errors_of(aggregators={"mine": {"class": "pkg.module.Mine"}})
     message = "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to its folder"
     assert message in errors_of(aggregators={"mine": {"class": "nowhere.Mine"}})
 
