@@ -27,7 +27,7 @@ def summarise(frame: "pandas.DataFrame") -> "pandas.DataFrame":
     """
     import pandas
 
-    rows = _evaluation(frame)
+    rows = frame[frame["stage"] == "evaluate"]
     ok, by_arm = rows[rows["status"] == "ok"], rows.groupby("arm", sort=False)
     arms = pandas.Index(list(by_arm.groups), name="arm")
     several = by_arm["split"].nunique() > 1
@@ -55,10 +55,6 @@ def summarise(frame: "pandas.DataFrame") -> "pandas.DataFrame":
         },
         index=arms,
     )
-
-
-def _evaluation(frame: "pandas.DataFrame") -> "pandas.DataFrame":
-    return frame[frame["stage"] == "evaluate"]
 
 
 def _over(seeds: "pandas.Series", by_split: bool) -> str:
