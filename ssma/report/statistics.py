@@ -90,13 +90,12 @@ def _units(rows: "pandas.DataFrame", ok: "pandas.DataFrame") -> "pandas.Series":
 
 @dataclass(frozen=True)
 class SelectedClaim:
-    """What would have been claimed. Never a result: ``label`` says why, wherever it is shown."""
+    """What would have been claimed. Never a result: wherever it is shown, `BIASED` stands beside it."""
 
     trial: int
     mean: float
     std: float
     n: int
-    label: str = BIASED
 
 
 def test_selected_claim(frame: "pandas.DataFrame", arm: str) -> SelectedClaim | None:
