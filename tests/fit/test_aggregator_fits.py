@@ -8,7 +8,6 @@ from torch import nn
 
 from ssma.aggr import AGGREGATORS, SumAggregation
 from ssma.data.batches import Batches
-from ssma.data.prepare import load, prepare
 from ssma.errors import StudyError
 from ssma.fit import run
 from ssma.fit.run import run_fit
@@ -33,13 +32,6 @@ def study():
         "training": {"max_epochs": 3, "batch_size": 8, "lr": 0.01},
         "ablations": {"a": {"axes": {"aggregator": list(AGGREGATORS)}}},
     }))  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def prepared(study, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    prepare(folder, study["datasets"]["d"], None)
-    return load(folder)
 
 
 def arm_of(study, aggregator, layer="gcn"):

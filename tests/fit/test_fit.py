@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from ssma.data.batches import Batches
-from ssma.data.prepare import load, prepare
 from ssma.errors import StudyError
 from ssma.fit import run
 from ssma.fit.metrics import evaluate, loss_terms, metric_value
@@ -37,13 +36,6 @@ def study():
         "training": {"max_epochs": 6, "batch_size": 8, "lr": 0.01},
         "ablations": {"a": {"axes": {"ssma.selection": ["random", "attention"]}, "fixed": {"ssma.kappa": 2}}},
     }))  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def prepared(study, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    prepare(folder, study["datasets"]["d"], None)
-    return load(folder)
 
 
 def spec_of(study, prepared, arm=0, split=1, seed=5, **hyperparameters):

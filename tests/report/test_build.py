@@ -92,7 +92,7 @@ def test_what_left_the_study_leaves_its_report(study, tmp_path):
     assert own < files_of(out)
 
 
-def test_a_frame_older_than_the_plan_is_refused(study, fabric, tmp_path):
+def test_a_frame_older_than_the_plan_is_refused(study, tmp_path):
     write_frame(collect(study).query("dataset == 'MUTAG'"), study.frame)
     with pytest.raises(StudyError, match=r"ZINC-gcn-ssma.*collect again"):
         build(study, tmp_path / "out")
