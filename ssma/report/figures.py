@@ -76,7 +76,7 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
             if dataset in metrics and (column == 0 or not same):
                 ax.set_ylabel(f"test {metrics[dataset].title} {metrics[dataset].arrow}")
         grid[-1][column].set_xlabel(setting(encoding.x) + (f" ({encoding.scale})" if encoding.scale else ""))
-    _ticks(grid, encoding, width)
+    _ticks(figure, grid, encoding, width)
     if encoding.hue or drawn:
         _legend(figure, encoding, sorted({line.name for line in drawn}))
     if text := notes(plan, cells, summary):
@@ -198,7 +198,7 @@ def _panel_width(encoding: Encoding) -> float:
     return min(max(2.8, 0.5 * marks), 6.0)
 
 
-def _ticks(grid: Any, encoding: Encoding, width: float) -> None:
+def _ticks(figure: "Figure", grid: Any, encoding: Encoding, width: float) -> None:
     texts = [value_text(value) for value in encoding.axes[encoding.x]]
     span = max(encoding.places.values()) - min(encoding.places.values()) + 1.1 * encoding.gap
     room = width * 0.8 * encoding.gap / span  # inches between the two closest ticks

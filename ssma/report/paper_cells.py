@@ -7,7 +7,7 @@ from typing import Any
 from ssma.paper import Result, protocols
 from ssma.report.labels import setting, value_text
 from ssma.study.presets import preset
-from ssma.study.settings import GROUPS, ONLY_FOR_LAYERS, SSMAOptions
+from ssma.study.settings import ONLY_FOR_LAYERS, SSMAOptions
 
 PAPERS_SSMA = SSMAOptions().model_dump()
 SEARCHED = ("ssma.kappa", "ssma.compression", "ssma.selection")
@@ -82,8 +82,10 @@ def alike(arm: dict[str, Any], other: dict[str, Any]) -> bool:
     """
 
     def treatment(one: dict[str, Any]) -> dict[str, Any]:
-        searched = {key: ["searched", values] for key, values in one["space"].items() if key.split(".")[0] in GROUPS}
-        return _given(one) | searched
+        groups = ("model", "training")
+        given = {f"{group}.{key}": value for group in groups for key, value in one["settings"][group].items()}
+        searched = {key: ["searched", values] for key, values in one["space"].items() if key.startswith(groups)}
+        return given | searched
 
     if arm["dataset"] != other["dataset"]:
         return False
@@ -141,18 +143,15 @@ def _settings(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iter
         expected["model.positional_encoding"] = "random_walk"
     if result.table == "learn_affine_results":
         expected |= AFFINE
-    given = _given(arm)
+    given = {
+        f"{group}.{key}": value for group in ("model", "training") for key, value in arm["settings"][group].items()
+    }
     for key in sorted(given.keys() & expected.keys()):
         printed = "no limit" if key in UNLIMITED else value_text(expected[key])
         if key in arm["space"]:
             yield _line(setting(key), "searched", printed)
         elif given[key] != expected[key]:
             yield _line(setting(key), value_text(given[key]), printed)
-
-
-def _given(arm: dict[str, Any]) -> dict[str, Any]:
-    """Returns an arm's settings of network and training under their full names."""
-    return {f"{group}.{key}": value for group in GROUPS for key, value in arm["settings"][group].items()}
 
 
 def _options(result: Result, arm: dict[str, Any]) -> Iterator[str]:

@@ -61,7 +61,6 @@ def test_a_plan_without_records_is_a_report_of_missing_cells(study, tmp_path):
     assert "0 of 42 planned evaluation fits are ok" in (tmp_path / "out" / "index.html").read_text()
 
 
-@pytest.mark.usefixtures("no_images")
 def test_a_plan_without_arms_is_a_page_too(fabric, tmp_path):
     fabric.plan()
     build(fabric.results, tmp_path / "out")
