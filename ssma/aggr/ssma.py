@@ -169,7 +169,6 @@ class SSMAAggregation(Aggregation):
         self.m2 = kappa * (in_channels - 1) + 1
         self.rank = self._rank()
 
-        m = self.m1 * self.m2
         rows = in_channels if self.rank is None else self.rank
         self.weight = Parameter(torch.empty(rows, self.m1, self.m2))
         self.expand = None if self.rank is None else Parameter(torch.empty(in_channels, self.rank))
@@ -181,7 +180,6 @@ class SSMAAggregation(Aggregation):
         self.source_score, self.target_score = (
             Linear(width, heads * kappa) if attends else None for width in self.attention_channels
         )
-        self._fan_in = m
         self.node_features: NodeFeatures | None = None
         self.reset_parameters()
 
@@ -193,8 +191,9 @@ class SSMAAggregation(Aggregation):
 
     def reset_parameters(self) -> None:
         """Draws new weights (uniform, like `torch.nn.Linear`) and puts the affine map back to the constant one."""
-        _uniform(self.weight, self._fan_in)
-        _uniform(self.bias, self._fan_in if self.rank is None else self.rank)
+        m = self.m1 * self.m2
+        _uniform(self.weight, m)
+        _uniform(self.bias, m if self.rank is None else self.rank)
         if self.expand is not None:
             _uniform(self.expand, self.rank)
         if self.affine_weight is not None:

@@ -108,8 +108,12 @@ def bench_runtime(out: Path, device: str, threads: int | None, quick: bool, limi
 
 
 def _start(device: str, threads: int | None) -> list[torch.device]:
+    """Sets torch's threads and returns the devices to measure."""
     torch.set_num_threads(threads or usable_cores())
-    return _devices(device)
+    if device == "cuda" and not torch.cuda.is_available():
+        raise StudyError("bench got --device cuda but there is no CUDA device; use --device cpu")
+    names = [device] if device != "auto" else ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    return [torch.device(name) for name in names]
 
 
 def _measured(
@@ -132,10 +136,3 @@ def _what(row: dict[str, Any]) -> str:
 
 def _images(paths: list[Path]) -> list[str]:
     return [path.name for path in paths if path.suffix == ".png"]
-
-
-def _devices(name: str) -> list[torch.device]:
-    if name == "cuda" and not torch.cuda.is_available():
-        raise StudyError("bench got --device cuda but there is no CUDA device; use --device cpu")
-    names = {"auto": ["cpu"] + ["cuda"] * torch.cuda.is_available()}.get(name, [name])
-    return [torch.device(each) for each in names]

@@ -86,8 +86,8 @@ class PlainNetwork(nn.Module):
             nn.Linear(quarter, card["num_outputs"]),
         )
 
-    def _aggr(self, width: int, own: str = "sum") -> str | Aggregation:
-        return own if self.options is None else PaperAggregation(width, **self.options)
+    def _aggr(self, width: int) -> str | Aggregation:
+        return "sum" if self.options is None else PaperAggregation(width, **self.options)
 
     def _gcn(self, width: int, edge_width: int | None, degrees: Tensor) -> nn.Module:
         return GCNConv(width, width, add_self_loops=False, aggr=self._aggr(width))

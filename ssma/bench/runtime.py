@@ -17,6 +17,7 @@ from ssma.bench.measure import Limits, Measured, Work, available_bytes, measure,
 from ssma.bench.sets import SHAPES, random_graphs
 from ssma.data.batches import Batches
 from ssma.data.graphs import Graphs
+from ssma.fit.training import adamw
 from ssma.layers.convs import LAYERS, Parts
 from ssma.study.presets import preset
 from ssma.study.settings import ModelSettings
@@ -164,7 +165,7 @@ def training_work(layer: Module, x: Tensor, *others: Tensor, upper: Tensor) -> W
         upper: Gradient of the result.
     """
     leaf = x.detach().clone().requires_grad_()
-    optimizer = torch.optim.AdamW(layer.parameters(), foreach=True)
+    optimizer = adamw(layer)
 
     def reset() -> None:
         leaf.grad = None

@@ -154,8 +154,8 @@ class Graphs:
         """Collates PyG graphs; returns them and the number of graphs without nodes, which are dropped.
 
         An edge list without edges may be ``[]`` or of any type: it becomes int64 [2, 0]. An ``edge_attr`` without
-        columns is none. The tensors of the graphs may
-        lie on any device and belong to a gradient's graph; what is made of them does not.
+        columns is none. The tensors of the graphs may lie on any device and belong to a gradient's graph; what is made
+        of them does not.
 
         Raises:
             StudyError: If a graph lacks ``x`` or ``y``, has an edge out of range, or other widths or types than the

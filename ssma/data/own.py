@@ -313,14 +313,12 @@ def _is_plain(value: Any, key: str) -> bool:
 
 
 def _features(data_list: list[Data], numbers: list[int], kind: str) -> tuple[list[Tensor], str]:
-    given = zip(numbers, data_list, strict=True)
-    missing = next((number for number, data in given if data.x is None or not data.x.numel()), None)
+    given = list(zip(numbers, data_list, strict=True))
     if kind in MADE:
-        sizes = [data.num_nodes for data in data_list]
-        edges = [edges_of(data, number) for number, data in zip(numbers, data_list, strict=True)]
-        return made_features(kind, edges, sizes)
-    if missing is not None:
-        raise StudyError(f"graph {missing}: it has no x; set features to {', '.join(MADE)}")
+        return made_features(kind, [edges_of(data, number) for number, data in given], [d.num_nodes for d in data_list])
+    missing = [number for number, data in given if data.x is None or not data.x.numel()]
+    if missing:
+        raise StudyError(f"graph {missing[0]}: it has no x; set features to {', '.join(MADE)}")
     return [data.x for data in data_list], "x of the graphs"
 
 

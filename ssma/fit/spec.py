@@ -4,9 +4,8 @@ from typing import Any
 
 from ssma import RESULT_VERSION
 from ssma.study.ids import canonical, digest
+from ssma.study.settings import GROUPS
 from ssma.study.space import idle_settings, table_of
-
-GROUPS = ("model", "training")
 
 
 def fit_spec(

@@ -54,12 +54,7 @@ class Training:
         self.network, self.train, self.validation, self.task = network, train, validation, task
         self.settings, self.seed = settings, seed
         self.with_auxiliary_loss = [module for module in network.modules() if hasattr(module, "auxiliary_loss")]
-        # the fused step takes no complex numbers, and of a parameter with gaps in memory it changes the gaps
-        fused = all(value.is_contiguous() and value.is_floating_point() for value in network.parameters())
-        self.optimizer = torch.optim.AdamW(
-            network.parameters(), lr=settings["lr"], weight_decay=settings["weight_decay"], fused=fused,
-            foreach=not fused,
-        )  # fmt: skip
+        self.optimizer = adamw(network, lr=settings["lr"], weight_decay=settings["weight_decay"])
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimizer, factor=settings["plateau_factor"], patience=settings["plateau_patience"], eps=0.0
         )  # eps: by default rates below 2e-8 would not be cut any more, and never fall below their floor
@@ -164,6 +159,13 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.history, self.best, self.steps = state["history"], state["best"], state["steps"]
+
+
+def adamw(network: nn.Module, **options: float) -> torch.optim.AdamW:
+    """Returns AdamW of all parameters, which takes its step at once for all of them where torch can."""
+    # the fused step takes no complex numbers, and of a parameter with gaps in memory it changes the gaps
+    fused = all(value.is_contiguous() and value.is_floating_point() for value in network.parameters())
+    return torch.optim.AdamW(network.parameters(), fused=fused, foreach=not fused, **options)
 
 
 def load_state(network: nn.Module, state: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ class LeanGATConv(GATConv):
         return super().edge_update(alpha_j, alpha_i, edge_attr, index, ptr, dim_size)
 
 
-STEPS = ("propagate_forward", "message_forward_pre", "message_forward", "aggregate_forward_pre", "aggregate_forward")
+HOOKS = ("propagate_forward", "message_forward_pre", "message_forward", "aggregate_forward_pre", "aggregate_forward")
 LEAN = {GCNConv: LeanGCNConv, GINConv: LeanGINConv, GATConv: LeanGATConv}
 
 
@@ -84,7 +84,7 @@ def _only_sums(layer: MessagePassing, x: Any, edge_index: Any) -> bool:
     watched = (
         layer.explain
         or "forward" in vars(aggr)
-        or any(getattr(layer, f"_{step}_hooks") for step in STEPS)
+        or any(getattr(layer, f"_{name}_hooks") for name in HOOKS)
         or len(layer._propagate_forward_pre_hooks) > 1  # one is of `use_aggregation`
         or any((aggr._forward_pre_hooks, aggr._forward_hooks, aggr._backward_pre_hooks, aggr._backward_hooks))
     )

@@ -29,8 +29,8 @@ def arms(plan: dict[str, Any], frame: "pandas.DataFrame") -> Table:
     groups = dict(iter(frame.groupby("arm", sort=False)))
     rows = []
     for arm in plan["arms"]:
-        judged = cell_of(arm["id"], validation, metrics, set(), set())
-        result = marked(cell_of(arm["id"], summary, metrics, set(), biased), constant)
+        judged = cell_of(arm["id"], validation, set(), set())
+        result = marked(cell_of(arm["id"], summary, set(), biased), constant)
         head = [arm[key] for key in ("id", "dataset", "layer", "aggregator")]
         facts = [*head, point_text(arm["fixed"]), str(arm["trials"])]
         facts += _facts(groups[arm["id"]])

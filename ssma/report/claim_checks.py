@@ -74,7 +74,8 @@ def within_budget(records: Records) -> Verdict:
         found = records.tables[base.table].cells.get(ours)
         if not found or not records.whole(found.arm["id"]):
             continue
-        budget = preset("paper", _spec(records, found.arm), found.arm["layer"])["model.budget"]
+        spec = records.plan["datasets"][found.arm["dataset"]]["spec"]
+        budget = preset("paper", spec, found.arm["layer"])["model.budget"]
         if found.arm["settings"]["model"].get("budget") != budget:
             continue
         run += 1
@@ -315,10 +316,6 @@ def _compared(records: Records, pairs: Sequence[tuple[paper.Result, paper.Result
 def _against(records: Records, arms: Sequence[dict], aggregator: str) -> list[Comparison]:
     sides = [(arm["id"], other["id"]) for arm in arms if (other := records.reference(arm, aggregator))]
     return [found for one in sides if (found := records.compare(*one))]
-
-
-def _spec(records: Records, arm: dict) -> dict:
-    return records.plan["datasets"][arm["dataset"]]["spec"]
 
 
 def _width(records: Records, arm: str) -> int:

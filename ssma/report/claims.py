@@ -84,7 +84,7 @@ def _pairs(records: Records, verdicts: dict[str, Verdict]) -> Table:
     rows = []
     for one, claims in used.items():
         arm, reference = records.arms[one.arm], records.arms[one.reference]
-        interval = f"[{one.metric.text(one.low, signed=True)}, {one.metric.text(one.high, signed=True)}]"
+        interval = one.metric.interval(one.test.interval, signed=True)
         rows.append(
             [
                 Cell(", ".join(claims)),

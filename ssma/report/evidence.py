@@ -128,9 +128,10 @@ class Records:
         wanted = {(dataset, layer) for dataset in datasets for layer in layers}
         found = [arm for arm in self.plan["arms"] if arm["aggregator"] == "ssma" and self.place(arm) in wanted]
         keys = {key: PAPERS_SSMA[key.removeprefix("ssma.")] for key in (*OPERATOR, "ssma.learn_affine")}
-        return [
-            arm for arm in found if not operator or (_fixed(arm, keys) and keys.items() <= ssma_options(arm).items())
-        ]
+        if not operator:
+            return found
+        fixed = [arm for arm in found if not keys.keys() & arm["space"].keys()]
+        return [arm for arm in fixed if keys.items() <= ssma_options(arm).items()]
 
     def places(self, comparisons: Iterable[Comparison], *keys: str) -> int:
         """Counts the cells that comparisons fall into: data set, layer, and these settings of their arms."""
@@ -165,10 +166,6 @@ class Records:
             and alike(arm, other)
         ]
         return min(same, key=lambda other: not self.whole(other["id"]), default=None)
-
-
-def _fixed(arm: dict[str, Any], keys: dict[str, Any]) -> bool:
-    return not keys.keys() & arm["space"].keys()
 
 
 def significant(comparisons: Sequence[Comparison], against: Callable[[Comparison], float], below: bool) -> int:
@@ -219,8 +216,8 @@ def no_loss(comparisons: Sequence[Comparison], named: int, run: int) -> Verdict:
     kept, lost = (significant(comparisons, lambda one: -one.margin, below=below) for below in (False, True))
     evidence = (
         f"{run} of {named} cells run: after Holm {kept} of {len(comparisons)} pairs lose no more than the margin, "
+        f"{lost} do"
     )
-    evidence += f"{lost} do"
     supported = run == named and all(one.low > -one.margin for one in comparisons)
     verdict = CONTRADICTED if lost else SUPPORTED if supported else UNDECIDED
     return Verdict(verdict, evidence, test, list(comparisons))

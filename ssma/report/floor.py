@@ -20,6 +20,7 @@ from ssma.report.paired import (
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import ALPHA
 from ssma.study.ids import canonical
+from ssma.tune.select import SIGN
 
 if TYPE_CHECKING:
     import pandas
@@ -83,12 +84,11 @@ def floors(
 
 def best_predictor(record: dict[str, Any], splits: set[int]) -> str:
     """Returns the predictor with the best mean test metric over the splits, of equal ones (to 12 digits) the first."""
-    sign = 1 if record["direction"] == "maximize" else -1
 
     def mean(name: str) -> float:
         rows = [row for row in record["predictors"][name] if row["split"] in splits]
         known = [row["test"] for row in rows if row["test"] is not None]
-        return sign * canonical(sum(known) / len(known)) if known else float("-inf")
+        return SIGN[record["direction"]] * canonical(sum(known) / len(known)) if known else float("-inf")
 
     return max(record["predictors"], key=mean)
 

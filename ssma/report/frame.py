@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
 from ssma.report.affine import without_pictures
+from ssma.report.kept import PARTS
 from ssma.study.ids import canonical_json
 from ssma.study.lookup import read_plan
 from ssma.study.paths import Results
@@ -129,7 +130,7 @@ def _from_fit(fit: dict[str, Any]) -> dict[str, Any]:
     row = {key: fit.get(key) for key in COPIED} | {"fit": fit["id"]}
     row |= {key: fit["spec"].get(key) for key in ("seed", "data_hash", "split_hash")}
     row["versions"] = ", ".join(f"{name} {version}" for name, version in sorted(fit.get("versions", {}).items()))
-    for part in ("train", "validation", "test"):
+    for part in PARTS:
         row[part] = _finite((fit.get(part) or {}).get(fit["metric"]))
     row["constant"] = (fit.get("test") or {}).get("constant")
     for key in ("modules", "compiled"):

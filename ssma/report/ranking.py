@@ -11,6 +11,7 @@ from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import NotTestable
 from ssma.statistics.ranks import RankComparison, compare_ranks
+from ssma.tune.select import SIGN
 
 if TYPE_CHECKING:
     import pandas
@@ -61,7 +62,7 @@ def rank(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Rank
                 left_out.append((dataset, layer))
                 continue
             places.append((dataset, layer))
-            scores.append(aligned.values.mean(axis=0) * (1 if metrics[dataset].direction == "maximize" else -1))
+            scores.append(SIGN[metrics[dataset].direction] * aligned.values.mean(axis=0))
     if len(places) < 2:
         return None
     found = compare_ranks(scores)

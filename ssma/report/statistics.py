@@ -27,7 +27,7 @@ def summarise(frame: "pandas.DataFrame") -> "pandas.DataFrame":
     """
     import pandas
 
-    rows = _evaluation(frame)
+    rows = frame[frame["stage"] == "evaluate"]
     ok, by_arm = rows[rows["status"] == "ok"], rows.groupby("arm", sort=False)
     arms = pandas.Index(list(by_arm.groups), name="arm")
     several = by_arm["split"].nunique() > 1
@@ -55,10 +55,6 @@ def summarise(frame: "pandas.DataFrame") -> "pandas.DataFrame":
         },
         index=arms,
     )
-
-
-def _evaluation(frame: "pandas.DataFrame") -> "pandas.DataFrame":
-    return frame[frame["stage"] == "evaluate"]
 
 
 def _over(seeds: "pandas.Series", by_split: bool) -> str:
@@ -94,13 +90,12 @@ def _units(rows: "pandas.DataFrame", ok: "pandas.DataFrame") -> "pandas.Series":
 
 @dataclass(frozen=True)
 class SelectedClaim:
-    """What would have been claimed. Never a result: ``label`` says why, wherever it is shown."""
+    """What would have been claimed. Never a result: wherever it is shown, `BIASED` stands beside it."""
 
     trial: int
     mean: float
     std: float
     n: int
-    label: str = BIASED
 
 
 def test_selected_claim(frame: "pandas.DataFrame", arm: str) -> SelectedClaim | None:

@@ -47,7 +47,7 @@ def comparison(
             if any(arms) and (layer, shown, arms) not in told:  # a sum is one row, whatever kappa is
                 told.append((layer, shown, arms))
                 head = [Cell(layer), *(Cell(shown.get(key, "–")) for key in point)]
-                cells = [cell_of(arm, summary, metrics, bold, biased) for arm in arms]
+                cells = [cell_of(arm, summary, bold, biased) for arm in arms]
                 cells = [marked(_with_interval(cell, frame, summary), constant) for cell in cells]
                 rows.append(head + [floor_marked(cell, found) for cell in cells])
     keys = layout.points[0] if layout.points else {}
@@ -63,9 +63,7 @@ def comparison(
     return Table(ablation, caption, columns, rows, notes, grouped=True)
 
 
-def cell_of(
-    arm: str | None, summary: "pandas.DataFrame", metrics: dict[str, Metric], bold: set[str], biased: set[str]
-) -> Cell:
+def cell_of(arm: str | None, summary: "pandas.DataFrame", bold: set[str], biased: set[str]) -> Cell:
     """Returns an arm's entry: "81.4 ± 5.1 (10)", "(9/10)" if fits are lacking, "failed: reason" or "missing"."""
     if arm is None:
         return Cell("–")
@@ -115,10 +113,6 @@ def _splits(plan: dict[str, Any], cells: list[dict]) -> dict[str, set[int]]:
     return found
 
 
-def _better(metric: Metric) -> str:
-    return f"{metric.title}, {metric.better}"
-
-
 def spread_over(plan: dict[str, Any], cells: list[dict], datasets: list[str], metrics: dict[str, Metric]) -> str:
     """Says what the spread is over, as planned, and names the data sets where it is."""
     arms = {arm["id"]: arm for arm in plan["arms"]}
@@ -126,7 +120,8 @@ def spread_over(plan: dict[str, Any], cells: list[dict], datasets: list[str], me
     for dataset in datasets:
         used = [arms[cell["arm"]] for cell in cells if cell["dataset"] == dataset]
         kinds = sorted({_spread_words(len(arm["splits"]), arm["repeats"]) for arm in used})
-        better = f"{_better(metrics[dataset])}, " if dataset in metrics else ""
+        metric = metrics.get(dataset)
+        better = f"{metric.title}, {metric.better}, " if metric else ""
         lines.setdefault(f"{better}± over {' or '.join(kinds)}", []).append(dataset)
     return " ".join(f"{listing(names, 12)}: {line}." for line, names in lines.items())
 

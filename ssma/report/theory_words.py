@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.labels import listing
+from ssma.report.labels import counted, listing
 from ssma.statistics.exponent import Exponent, fit_exponent, mean_exponent
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _sum_of_gram(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
     text = (
         f"Here: n = {settings['n']} standard normal vectors of width d = {settings['d']}, {settings['train_sets']} "
         f"multisets to train on and {settings['test_sets']} to test on, {settings['epochs']} epochs of Adam, learning "
-        f"rate {rates}, {_count(settings['seeds'], 'repeat')}. Always answering the train mean has a test error of "
+        f"rate {rates}, {counted(settings['seeds'], 'repeat')}. Always answering the train mean has a test error of "
         f"{lines['train mean']:.3g}, the exact solution {lines['exact solution']:.1g}."
     )
     widths = trained[trained["aggregator"] == "ssma"].groupby("m")["width"].first()
@@ -106,7 +106,7 @@ def _mixing(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
     target = ok[ok["aggregator"] == "target"]["mix"]
     text = (
         f"Here: networks with m = {settings['m']} trained on SumOfGram (n = {settings['n']}, d = {settings['d']}), "
-        f"{_count(settings['seeds'], 'repeat')}, {settings['multisets']} test multisets each. The target's mixing is "
+        f"{counted(settings['seeds'], 'repeat')}, {settings['multisets']} test multisets each. The target's mixing is "
         f"{target.mean():.4g} for every pair."
     )
     for (name, activation), mine in ok[ok["activation"].notna()].groupby(["aggregator", "activation"], sort=False):
@@ -126,7 +126,7 @@ def _mixing(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
             text += f", the bound by norms of weights {weights.median():.3g} times" if len(weights) else ""
         text += "."
     lost = int((rows["status"] != "ok").sum())
-    return text + (f" {_count(lost, 'training')} diverged." if lost else "")
+    return text + (f" {counted(lost, 'training')} diverged." if lost else "")
 
 
 def _higher_order(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
@@ -221,10 +221,6 @@ def _least(cells: "pandas.DataFrame") -> "pandas.Series":
 
 def _percent(shares: "pandas.Series") -> str:
     return f"{100 * shares.min():.0f}% to {100 * shares.max():.0f}%"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 TELL = {

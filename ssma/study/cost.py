@@ -124,7 +124,7 @@ def duration(seconds: float) -> str:
 
 def _seconds_of_fits(results: Results) -> dict[tuple[str, str, str], list[float]]:
     known = defaultdict(list)
-    paths = sorted((results.root / "fits").glob("*/*.json"))
+    paths = sorted(results.fits.glob("*/*.json"))
     for path in paths[:: 1 + len(paths) // SAMPLE]:
         try:
             record = read_record(path)

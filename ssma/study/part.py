@@ -3,6 +3,7 @@
 from typing import Any
 
 from ssma.study.ids import canonical_json
+from ssma.study.settings import GROUPS
 
 
 def baseline_name(layer: str) -> str:
@@ -48,8 +49,7 @@ def _is_baseline(arm: dict[str, Any]) -> bool:
 
 def _treatment(arm: dict[str, Any]) -> str:
     """Returns one text for what arms of different aggregators must share."""
-    groups = ("model", "training")
-    settings = {group: dict(arm["settings"][group]) for group in groups}
+    settings = {group: dict(arm["settings"][group]) for group in GROUPS}
     settings["model"].pop("pna_mix", None)  # how an aggregation stands in pna is part of it
-    searched = {key: values for key, values in arm["space"].items() if key.startswith(groups)}
+    searched = {key: values for key, values in arm["space"].items() if key.split(".")[0] in GROUPS}
     return canonical_json([arm["dataset"], arm["layer"], settings, searched, arm["splits"], arm["repeats"]])

@@ -10,7 +10,7 @@ from ssma.study.records import write_atomic
 from ssma.track.store import mlflow_errors, tracking_uri
 from ssma.track.tracker import Tracker
 
-LOG = logging.getLogger("ssma.track")
+log = logging.getLogger("ssma.track")
 
 
 class NoTracker:
@@ -94,4 +94,4 @@ def _note(results: Results) -> Path:
 
 def _give_up(results: Results, error: StudyError) -> None:
     write_atomic(_note(results), str(error).encode(errors="backslashreplace"))
-    LOG.warning("%s. Records are complete; run `ssma track` later to fill the store.", error)
+    log.warning("%s. Records are complete; run `ssma track` later to fill the store.", error)

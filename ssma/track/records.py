@@ -7,7 +7,7 @@ from typing import Any
 from ssma.errors import StudyError
 from ssma.study.records import read_record
 
-LOG = logging.getLogger("ssma.track")
+log = logging.getLogger("ssma.track")
 
 
 def readable(paths: list[Path]) -> list[dict[str, Any]]:
@@ -18,5 +18,5 @@ def readable(paths: list[Path]) -> list[dict[str, Any]]:
             try:
                 found.append(read_record(path))
             except StudyError as error:
-                LOG.warning("left out: %s", error)
+                log.warning("left out: %s", error)
     return found

@@ -10,8 +10,7 @@ from ssma.errors import StudyError
 from ssma.study.paths import Results
 from ssma.track.store import artifact_folder, create_store, tracking_uri
 
-LOG = logging.getLogger("ssma.track")
-QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+log = logging.getLogger("ssma.track")
 
 
 def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
@@ -35,8 +34,9 @@ def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
     _check_free(port)
     create_store(uri, artifact_folder(results), plan["study"])
     arguments = ["ui", "--backend-store-uri", uri, "--workers", "1", "--port", str(port)]
-    LOG.info("MLflow UI: http://localhost:%d", port)
-    os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], os.environ | QUIET)
+    log.info("MLflow UI: http://localhost:%d", port)
+    without_jobs = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], without_jobs)
 
 
 def _check_free(port: int) -> None:

@@ -120,19 +120,14 @@ def test_stages_one_after_the_other_are_the_operator():
     torch.testing.assert_close(calls[-1][1](), aggr(message, index, dim_size=10), rtol=1e-5, atol=1e-6)
 
 
-def test_the_command_writes_page_numbers_and_figures(tmp_path, capsys):
-    threads = torch.get_num_threads()
-    try:
-        assert main(["bench", "aggr", "--quick", "--device", "cpu", "--threads", "1", "--out", str(tmp_path)]) == 0
-    finally:
-        torch.set_num_threads(threads)
-    assert str(tmp_path / "aggr.md") in capsys.readouterr().out
+def test_the_command_writes_page_numbers_and_figures(quick_bench):
+    folder = quick_bench("aggr")
     names = {f"aggr-{part}-cpu.{kind}" for part in ("operator", "layers") for kind in ("png", "pdf")}
-    assert {path.name for path in tmp_path.iterdir()} == names | {"aggr.md", "aggr.csv"}
-    frame = pd.read_csv(tmp_path / "aggr.csv")
+    assert {path.name for path in folder.iterdir()} == names | {"aggr.md", "aggr.csv"}
+    frame = pd.read_csv(folder / "aggr.csv")
     counts = frame.dropna(subset="seconds").groupby(["part", "pass", "d", "kappa", "nodes", "method"]).size()
     assert counts.min() >= 3
-    text = (tmp_path / "aggr.md").read_text()
+    text = (folder / "aggr.md").read_text()
     assert "- threads: 1\n" in text
     mine = frame.query("part == 'operator' and `pass` == 'forward' and kappa == 4 and nodes == 400")
     medians = mine.groupby("method")["seconds"].median()

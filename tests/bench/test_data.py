@@ -7,7 +7,6 @@ import torch
 from ssma.bench.data import DATA_QUICK, run_data
 from ssma.bench.sets import REAL, SHAPES, SYNTHETIC, as_data_list, bench_set, random_graphs
 from ssma.bench.tables import DATA_CELL, MEASURED, as_frame, data_page
-from ssma.cli import main
 from ssma.data.graphs import Graphs
 
 CPU = torch.device("cpu")
@@ -68,19 +67,13 @@ def test_the_page_shows_medians_and_their_ratio():
     assert "- CPU: fast\n" in text and text.endswith("![data-cpu.png](data-cpu.png)\n")
 
 
-def test_the_command_writes_page_numbers_and_figure(tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("SSMA_DATA_MIRROR", raising=False)
-    threads = torch.get_num_threads()
-    try:
-        assert main(["bench", "data", "--quick", "--device", "cpu", "--threads", "1", "--out", str(tmp_path)]) == 0
-    finally:
-        torch.set_num_threads(threads)
-    assert str(tmp_path / "data.md") in capsys.readouterr().out
+def test_the_command_writes_page_numbers_and_figure(quick_bench):
+    folder = quick_bench("data")
     names = {"data.md", "data.csv", "data-cpu.png", "data-cpu.pdf"}
-    assert {path.name for path in tmp_path.iterdir()} == names
-    frame = pd.read_csv(tmp_path / "data.csv")
+    assert {path.name for path in folder.iterdir()} == names
+    frame = pd.read_csv(folder / "data.csv")
     medians = 1000 * frame.groupby("method")["seconds"].median()
-    (row,) = [line for line in (tmp_path / "data.md").read_text().splitlines() if line.startswith("| cpu |")]
+    (row,) = [line for line in (folder / "data.md").read_text().splitlines() if line.startswith("| cpu |")]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1:5] == ["MUTAG", SYNTHETIC, "188", "32"]
     assert cells[5].startswith(f"{medians['package']:.3g} (") and cells[6].startswith(f"{medians['PyG']:.3g} (")

@@ -15,7 +15,6 @@ from ssma.bench.paper import PaperSSMA
 from ssma.bench.plain import PaperAggregation, PlainNetwork, draw_neighbours
 from ssma.bench.sets import as_data_list, bench_set
 from ssma.bench.tables import FIT_CELL, MEASURED, as_frame, fit_page
-from ssma.cli import main
 from ssma.data.batches import Batches
 from ssma.layers.network import Network
 
@@ -161,16 +160,10 @@ def test_compiled_arms_are_further_rows_with_ssma_compiled_in_all_layers(tmp_pat
     assert seen == [("sum", False, set()), ("ssma", False, {False}), ("ssma", True, {True})]
 
 
-def test_the_command_writes_page_numbers_and_figure(tmp_path, capsys, monkeypatch):
-    monkeypatch.delenv("SSMA_DATA_MIRROR", raising=False)
+def test_the_command_writes_page_numbers_and_figure(quick_bench, monkeypatch):
     monkeypatch.setattr(fit, "PROBE", 3)
-    threads = torch.get_num_threads()
-    try:
-        assert main(["bench", "fit", "--quick", "--device", "cpu", "--threads", "1", "--out", str(tmp_path)]) == 0
-    finally:
-        torch.set_num_threads(threads)
-    assert str(tmp_path / "fit.md") in capsys.readouterr().out
-    assert {path.name for path in tmp_path.iterdir()} == {"fit.md", "fit.csv", "fit-cpu.png", "fit-cpu.pdf"}
-    frame = pd.read_csv(tmp_path / "fit.csv", keep_default_na=False)
+    folder = quick_bench("fit")
+    assert {path.name for path in folder.iterdir()} == {"fit.md", "fit.csv", "fit-cpu.png", "fit-cpu.pdf"}
+    frame = pd.read_csv(folder / "fit.csv", keep_default_na=False)
     assert frame.groupby(["layer", "aggregator", "selection", "method"]).size().min() >= 3
     assert frame.groupby(["layer", "aggregator", "selection"]).ngroups == len(FIT_QUICK)

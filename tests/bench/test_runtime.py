@@ -24,7 +24,6 @@ from ssma.bench.runtime import (
 )
 from ssma.bench.runtime_page import RUNTIME_CELL, RUNTIME_COLUMNS, exponents, paper_ms, runtime_page
 from ssma.bench.tables import as_frame, summary
-from ssma.cli import main
 from ssma.statistics.exponent import Exponent
 
 CPU = torch.device("cpu")
@@ -179,18 +178,13 @@ def test_what_does_not_fit_is_not_called_and_says_so(monkeypatch):
     assert "nan" not in text.lower()
 
 
-def test_the_command_writes_page_numbers_and_figures(tmp_path, capsys):
-    threads = torch.get_num_threads()
-    try:
-        assert main(["bench", "runtime", "--quick", "--device", "cpu", "--threads", "1", "--out", str(tmp_path)]) == 0
-    finally:
-        torch.set_num_threads(threads)
-    assert str(tmp_path / "runtime.md") in capsys.readouterr().out
+def test_the_command_writes_page_numbers_and_figures(quick_bench):
+    folder = quick_bench("runtime")
     names = {f"runtime-{part}-cpu.{kind}" for part in ("layers", "growth") for kind in ("png", "pdf")}
-    assert {path.name for path in tmp_path.iterdir()} == names | {"runtime.md", "runtime.csv"}
-    frame = pd.read_csv(tmp_path / "runtime.csv")
+    assert {path.name for path in folder.iterdir()} == names | {"runtime.md", "runtime.csv"}
+    frame = pd.read_csv(folder / "runtime.csv")
     cells = frame.groupby(["graph", "varied", "pass", "d", "kappa", "nodes", "edges", "method"], dropna=False)
     assert len(cells) == 2 * 2 * 11 + 4 * 3 * 3 and cells["seconds"].count().min() >= 3
     mine = frame.query("varied == 'kappa' and kappa == 4").groupby("method")["seconds"].median()
-    text = (tmp_path / "runtime.md").read_text()
+    text = (folder / "runtime.md").read_text()
     assert f"| 4 | sum | {1000 * mine['sum']:.3g} (" in text

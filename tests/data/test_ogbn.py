@@ -157,7 +157,7 @@ def test_a_damaged_file_is_one_error(tmp_path, mirror):
         read(tmp_path, mirror)
 
 
-def test_both_stand_beside_the_paper(tmp_path, mirror, capsys):
+def test_both_stand_beside_the_paper(mirror, capsys):
     assert main(["data", "stats", "--mirror", str(mirror)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     at = next(number for number, row in enumerate(rows) if row[0] == "ogbn-arxiv")

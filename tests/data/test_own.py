@@ -363,7 +363,7 @@ def test_tensors_that_belong_to_a_gradient_or_a_gpu(tmp_path, monkeypatch):
     assert read(tmp_path, [graph(7, 0.5)]).graphs.x[:, 0].tolist() == [7, 1, 3]
 
 
-def test_graphs_of_an_old_pyg_are_named(tmp_path):
+def test_graphs_of_an_old_pyg_are_named():
     old = Data.__new__(Data)
     vars(old).update(x=torch.ones(3, 2), edge_index=PATH, y=torch.tensor([0]))
     spec = {"features": "own", "task": None, "metric": None, "loss": None}

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from ssma.data.batches import Batches
-from ssma.data.prepare import load, prepare
 from ssma.errors import StudyError
 from ssma.fit import run
 from ssma.fit.metrics import evaluate, loss_terms, metric_value
@@ -37,13 +36,6 @@ def study():
         "training": {"max_epochs": 6, "batch_size": 8, "lr": 0.01},
         "ablations": {"a": {"axes": {"ssma.selection": ["random", "attention"]}, "fixed": {"ssma.kappa": 2}}},
     }))  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def prepared(study, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    prepare(folder, study["datasets"]["d"], None)
-    return load(folder)
 
 
 def spec_of(study, prepared, arm=0, split=1, seed=5, **hyperparameters):
@@ -264,7 +256,7 @@ def test_everything_that_changes_a_number_changes_the_id(study, prepared):
 
 
 class Scripted(torch.nn.Module):
-    """Answers class 1 with a confidence that grows by the number of calls in training."""
+    """Answers the same for every graph, its weights."""
 
     def __init__(self):
         super().__init__()
@@ -272,17 +264,6 @@ class Scripted(torch.nn.Module):
 
     def forward(self, batch):
         return self.weight.expand(batch.num_graphs, 2)
-
-
-@pytest.mark.parametrize("weight", [torch.zeros(4, 2)[:, 0], torch.zeros(4, dtype=torch.complex64)])
-def test_parameters_with_gaps_in_memory_and_complex_ones_are_trained(weight):
-    network = Scripted()
-    network.weight = torch.nn.Parameter(weight)
-    settings = {"lr": 0.5, "weight_decay": 0.0, "plateau_factor": 0.5, "plateau_patience": 1}
-    training = Training(network, [], [], Task("cross_entropy", "m", "maximize"), settings, 0)
-    network.weight.real.sum().backward()
-    training.optimizer.step()
-    torch.testing.assert_close(network.weight.detach().real, torch.full((4,), -0.5))
 
 
 def scripted_training(prepared, curve, settings=None, direction="maximize", losses=None):

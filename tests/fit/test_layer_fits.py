@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from ssma.data.prepare import load, prepare
 from ssma.fit.run import run_fit
 from ssma.fit.spec import fit_spec
 from ssma.study.config import parse_study
@@ -26,13 +25,6 @@ def study():
         "training": {"max_epochs": 3, "batch_size": 8, "lr": 0.01},
         "ablations": {"a": {"axes": {"aggregator": ["sum", "ssma"]}, "fixed": {"ssma.kappa": 2}}},
     }))  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def prepared(study, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    prepare(folder, study["datasets"]["d"], None)
-    return load(folder)
 
 
 @pytest.mark.parametrize("aggregator", ["sum", "ssma"])

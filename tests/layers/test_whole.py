@@ -95,7 +95,7 @@ def test_the_fixed_draw_does_not_depend_on_the_chunks(layer):
 
 
 @pytest.mark.parametrize("layer", LOCAL)
-def test_no_layer_is_given_more_edges_or_targets_than_the_limit(layer, monkeypatch):
+def test_no_layer_is_given_more_edges_or_targets_than_the_limit(layer):
     graph, seen = whole(loops=0), []
     real = MessagePassing.propagate
 

@@ -54,7 +54,7 @@ def test_what_the_smaller_setting_loses(fabric):
     assert row["trend"] == "not testable: 2 of the 3 settings that a trend needs"
 
 
-def test_gaps_and_categorical_axes(fabric, study):
+def test_gaps_and_categorical_axes(study):
     plan, frame = read_plan(study.plan), collect(study)
     assert axis_table(plan, "main", frame, {}) is None
     row = row_of(axis_table(plan, "kappa_slots", frame, {}))

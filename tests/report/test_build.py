@@ -50,6 +50,7 @@ def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
     assert len(read_frame(out / "records.parquet")) == len(collect(study))
 
 
+@pytest.mark.usefixtures("no_images")
 def test_a_plan_without_records_is_a_report_of_missing_cells(study, tmp_path):
     bare = type(study)(tmp_path / "bare")
     write_record(bare.plan, read_plan(study.plan))
@@ -90,7 +91,7 @@ def test_what_left_the_study_leaves_its_report(study, tmp_path):
     assert own < files_of(out)
 
 
-def test_a_frame_older_than_the_plan_is_refused(study, fabric, tmp_path):
+def test_a_frame_older_than_the_plan_is_refused(study, tmp_path):
     write_frame(collect(study).query("dataset == 'MUTAG'"), study.frame)
     with pytest.raises(StudyError, match=r"ZINC-gcn-ssma.*collect again"):
         build(study, tmp_path / "out")

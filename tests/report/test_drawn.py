@@ -171,6 +171,7 @@ def test_an_ablation_that_is_not_there_is_named(study, tmp_path):
         build(study, tmp_path / "one", "kappa")
 
 
+@pytest.mark.usefixtures("no_images")
 def test_a_claim_reaches_the_page(study, tmp_path):
     plan = read_plan(study.plan)
     write_record(study.plan, plan | {"config": {"ablations": {"main": {"claim": "always better (section 5.2)."}}}})

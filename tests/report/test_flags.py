@@ -129,6 +129,7 @@ def test_pruning_on_too_few_splits_is_told(made):
     assert idle_pruning({"arms": [arm for arm in plan["arms"] if arm["aggregator"] != "sum"]}) == ""
 
 
+@pytest.mark.usefixtures("no_images")
 def test_the_page_has_what_there_is_to_flag_and_no_more(made, fabric, tmp_path):
     plan, frame = made({"sum": {"prune": True}})
     assert [line.split(" ")[0] for line in flags(plan, frame)] == ["Training", "Pruning"]

@@ -107,6 +107,7 @@ def test_improvement_rows_stand_beside_the_printed_ones(tables):
     assert improvement_table(tables["learn_affine_results"]) is None
 
 
+@pytest.mark.usefixtures("no_images")
 def test_tables_of_which_nothing_was_run_are_named_only(study, tmp_path):
     build(study, tmp_path)
     html = (tmp_path / "index.html").read_text()
@@ -202,6 +203,7 @@ def check_latex(text):
     assert set(re.findall(r"[^\x00-\x7f]", text)) <= set("–“”’üéš")
 
 
+@pytest.mark.usefixtures("no_images")
 def test_latex_is_whole(study, tmp_path):
     build(study, tmp_path)
     paths = sorted((tmp_path / "tables").rglob("*.tex"))

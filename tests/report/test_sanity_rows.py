@@ -38,6 +38,7 @@ def test_the_majority_class_stands_below_the_arms(study):
     assert comparison(plan, "main", collect(study), read_sanity(study, plan)).rows[-1][2].text == "70.0 ± 14.1 (2/3)"
 
 
+@pytest.mark.usefixtures("no_images")
 def test_what_belongs_to_other_data_is_left_out_and_said(study, tmp_path):
     write_sanity(study, [0.6] * 3, data_hash="other")
     assert read_sanity(study, read_plan(study.plan)) == {}
@@ -179,6 +180,7 @@ def test_of_predictors_that_are_equal_but_for_rounding_the_first_is_taken():
         assert best_predictor(record, {0, 1, 2}) == next(iter(predictors))
 
 
+@pytest.mark.usefixtures("no_images")
 def test_data_with_copies_in_the_training_part_are_marked(learned, tmp_path):
     path = learned.data("MUTAG-1") / "card.json"
     write_record(path, read_record(path) | {"copies": {"graphs": 9, "leaked": [2, 0, 3, 50]}})  # three splits are used

@@ -90,6 +90,7 @@ def test_a_fit_tells_the_summaries_of_its_modules(study, fabric):
     ) in describe_fit(study, "MUTAG-gcn-ssma-told")
 
 
+@pytest.mark.usefixtures("no_images")
 def test_every_arm_of_the_report_has_a_page(study, tmp_path):
     build(study, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
@@ -100,6 +101,7 @@ def test_every_arm_of_the_report_has_a_page(study, tmp_path):
         assert str(tmp_path) not in text and str(study.root) not in text
 
 
+@pytest.mark.usefixtures("no_images")
 def test_a_page_is_the_same_wherever_the_report_is_started(study, tmp_path, monkeypatch):
     build(study, tmp_path / "there")
     monkeypatch.chdir(study.root)

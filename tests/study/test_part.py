@@ -58,6 +58,14 @@ def test_a_search_of_the_network_must_agree_and_one_of_the_aggregator_need_not()
     assert baselines(plan, "kappa") == {}
 
 
+def test_a_search_of_a_class_whose_name_begins_as_a_group_of_settings_is_none_of_the_network():
+    own = {"models": {"class": "ssma.aggr.PowerMeanAggregation", "p": 1.0}}
+    ablations = {"own": {"axes": {"aggregator": ["sum", "models"]}, "datasets": ["a"], "layers": ["gcn"]}}
+    space = {"models.p": [1.0, 2.0]}
+    plan, ids = planned(aggregators=own, ablations=ablations, tune={"space": space})
+    assert baselines(plan, "own") == {ids["a / gcn / models"]: ids["a / gcn / sum"]}
+
+
 def test_a_part_is_a_plan_with_the_baselines_of_its_arms():
     plan, ids = planned()
     assert len(arms_of(plan, "depth")) == 6

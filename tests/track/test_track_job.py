@@ -7,7 +7,6 @@ from made_records import make_plan, make_trial
 
 from ssma.errors import STOPPED
 from ssma.job import Job
-from ssma.study.paths import Results
 from ssma.track.store import make_client, tracking_uri
 
 
@@ -21,8 +20,8 @@ from ssma.track.store import make_client, tracking_uri
         (KeyboardInterrupt(), "KILLED", "KeyboardInterrupt: "),
     ],
 )
-def test_a_job_that_dies_closes_its_arm(tmp_path, death, state, reason):
-    plan, results = make_plan(["one"]), Results(tmp_path)
+def test_a_job_that_dies_closes_its_arm(results, death, state, reason):
+    plan = make_plan(["one"])
     job = Job(results, plan, plan["arms"][0], "d", None, None)
     with pytest.raises(type(death)), job.watching(1):
         raise death
@@ -31,8 +30,8 @@ def test_a_job_that_dies_closes_its_arm(tmp_path, death, state, reason):
     assert (run.info.status, run.data.tags["ssma.reason"]) == (state, reason)
 
 
-def test_a_second_job_of_an_arm_waits_for_one_that_a_killed_snakemake_left(tmp_path):
-    plan, results = make_plan(["one"]), Results(tmp_path)
+def test_a_second_job_of_an_arm_waits_for_one_that_a_killed_snakemake_left(results):
+    plan = make_plan(["one"])
     first, second = (Job(results, plan, plan["arms"][0], "d", None, None) for _ in range(2))
     entered = []
 

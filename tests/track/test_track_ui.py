@@ -12,13 +12,13 @@ from ssma.study.records import write_record
 from ssma.track.store import make_client, tracking_uri
 
 
-def started(tmp_path, monkeypatch, uri):
+def started(folder, monkeypatch, uri):
     """Returns the arguments of MLflow that `ssma ui` becomes."""
     commands = []
     monkeypatch.setattr(os, "execve", lambda program, arguments, environment: commands.append(arguments))
     monkeypatch.setattr("ssma.track.ui._check_free", lambda port: None)  # another UI may run on this machine
-    write_record(tmp_path / "plan.json", make_plan(["one"], uri=uri))
-    assert main(["ui", str(tmp_path / "plan.json"), "--port", "5001"]) == 0
+    write_record(folder / "plan.json", make_plan(["one"], uri=uri))
+    assert main(["ui", str(folder / "plan.json"), "--port", "5001"]) == 0
     return commands
 
 
@@ -33,24 +33,23 @@ def test_a_tracking_server_has_its_own_ui(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out == "MLflow UI: https://mlflow.example.org (the study's tracking server)\n"
 
 
-def test_the_ui_of_moved_results_shows_their_artifacts_there(tmp_path, monkeypatch):
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir()
-    started(first, monkeypatch, None)
-    first.rename(second)
+def test_the_ui_of_moved_results_shows_their_artifacts_there(results, tmp_path, monkeypatch):
+    second = tmp_path / "second"
+    started(results.root, monkeypatch, None)
+    results.root.rename(second)
     started(second, monkeypatch, None)
     experiment = make_client(tracking_uri(Results(second), None)).get_experiment_by_name("made")
     assert experiment.artifact_location == (second / "mlflow/artifacts").as_uri()
 
 
-def test_the_ui_of_results_that_cannot_be_written_says_what_to_do(tmp_path, monkeypatch, capsys):
-    started(tmp_path, monkeypatch, None)
+def test_the_ui_of_results_that_cannot_be_written_says_what_to_do(results, monkeypatch, capsys):
+    started(results.root, monkeypatch, None)
 
     def refuse(*_):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr("ssma.track.store.fcntl.flock", refuse)
-    assert main(["ui", str(tmp_path / "plan.json")]) == 2
+    assert main(["ui", str(results.root / "plan.json")]) == 2
     assert "copy the results to where you may write" in capsys.readouterr().err
 
 

@@ -292,21 +292,3 @@ def test_a_kill_between_outcome_and_tell_changes_nothing_after_it(tmp_path, monk
         go("killed")
     monkeypatch.setattr(optuna.Study, "tell", tell)
     assert go("killed") == whole
-
-
-def test_six_searches_start_together_on_one_journal(tmp_path):
-    script = textwrap.dedent("""
-        import sys
-        from pathlib import Path
-        from ssma.tune.search import search
-        run = lambda hp, s: {"id": "x", "status": "ok", "metric": "m", "validation": {"m": hp["training.lr"]}, "reason": None}
-        space = {"training.lr": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
-        print([r.hyperparameters for r in search(Path(sys.argv[1]), "s", space, 10, [0], "maximize", False, run)])
-    """)
-    jobs = [
-        subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "j")], stdout=subprocess.PIPE, text=True)
-        for _ in range(6)
-    ]
-    outputs = {job.communicate(timeout=100)[0] for job in jobs}
-    assert [job.returncode for job in jobs] == [0] * 6
-    assert len(outputs) == 1
