@@ -141,6 +141,6 @@ def test_a_study_file_is_one_also_in_capitals(tmp_path, monkeypatch, capsys):
     assert main(["status", "STUDY.YML"]) == 2
     assert capsys.readouterr().err == (
         "ssma: results/quickstart/plan.json: is not there; a plan is written when its study is started (snakemake "
-        "--configfile STUDY.yaml) or by `ssma plan STUDY.yaml --write results/quickstart/plan.json`, and looked for in "
-        "the folder that a command is called in\n"
+        "--cores all --configfile STUDY.yaml) or by `ssma plan STUDY.yaml --write results/quickstart/plan.json`, and "
+        "looked for in the folder that a command is called in\n"
     )
