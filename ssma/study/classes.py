@@ -64,6 +64,8 @@ def check_class(dotted: str, code: str) -> None:
 def _module(dotted: str) -> ast.Module:
     """Returns the syntax of the module of a class that is defined or imported there."""
     *parts, name = dotted.split(".")
+    if not (parts and name and all(parts)) or "/" in dotted:
+        raise ValueError(f"got '{dotted}', expected the dotted path of a class, package.module.Class")
     folders, origin = None, None
     for depth in range(len(parts)):
         spec = _find(".".join(parts[: depth + 1]), folders)
