@@ -75,6 +75,26 @@ def test_a_class_that_was_changed_since_the_plan_trains_nothing(tmp_path, monkey
     assert "card.json: missing; the data set is not prepared" in capsys.readouterr().err
 
 
+def test_status_tells_why_a_data_set_is_not_prepared(tmp_path, capsys):
+    study = {
+        "study": "s",
+        "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
+        "layers": ["gcn"],
+        "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
+    }
+    (tmp_path / "study.yaml").write_text(json.dumps(study))
+    plan = tmp_path / "plan.json"
+    assert main(["plan", str(tmp_path / "study.yaml"), "--write", str(plan)]) == 0
+    (folder := tmp_path / "logs" / "prepare").mkdir(parents=True)
+    log = folder / f"{json.loads(plan.read_text())['datasets']['d']['id']}.log"
+    for text, why in ((None, ""), ("", ""), ("a warning\nssma: no y; mend it\n", f": no y; mend it ({log})")):
+        if text is not None:
+            log.write_text(text)
+        capsys.readouterr()
+        assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
+        assert f"  data set d is not prepared{why}\n" in capsys.readouterr().out
+
+
 def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_path, capsys):
     plan = tmp_path / "results" / "plan.json"
     write_record(
