@@ -294,7 +294,9 @@ def _status(options: argparse.Namespace) -> int:
     for dataset in plan["datasets"].values():
         if not (results.data(dataset["id"]) / "card.json").exists():
             log_file = results.root / "logs" / "prepare" / f"{dataset['id']}.log"
-            print(f"  data set {dataset['label']} is not prepared" + (f", see {log_file}" if log_file.exists() else ""))
+            told = log_file.read_text(errors="replace").splitlines()[-1:] if log_file.exists() else []
+            why = f": {told[0].removeprefix('ssma: ')} ({log_file})" if told else ""
+            print(f"  data set {dataset['label']} is not prepared{why}")
     for name, experiment in plan.get("theory", {}).items():  # older plans have none
         path = results.theory(experiment["id"])
         record = read_record(path) if path.exists() else {"status": "missing", "reason": "it has not run"}

@@ -124,6 +124,26 @@ def test_one_job_at_a_time_prepares_a_data_set(tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.rglob("prepare.lock"))
 
 
+def test_status_tells_why_a_data_set_is_not_prepared(tmp_path, capsys):
+    study = {
+        "study": "s",
+        "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
+        "layers": ["gcn"],
+        "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
+    }
+    (tmp_path / "study.yaml").write_text(json.dumps(study))
+    plan = tmp_path / "plan.json"
+    assert main(["plan", str(tmp_path / "study.yaml"), "--write", str(plan)]) == 0
+    (folder := tmp_path / "logs" / "prepare").mkdir(parents=True)
+    log = folder / f"{json.loads(plan.read_text())['datasets']['d']['id']}.log"
+    for text, why in ((None, ""), ("", ""), ("a warning\nssma: no y; mend it\n", f": no y; mend it ({log})")):
+        if text is not None:
+            log.write_text(text)
+        capsys.readouterr()
+        assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
+        assert f"  data set d is not prepared{why}\n" in capsys.readouterr().out
+
+
 def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_path, capsys):
     plan = tmp_path / "results" / "plan.json"
     write_record(
@@ -190,6 +210,6 @@ def test_a_study_file_is_one_also_in_capitals(tmp_path, monkeypatch, capsys):
     assert main(["status", "STUDY.YML"]) == 2
     assert capsys.readouterr().err == (
         "ssma: results/quickstart/plan.json: is not there; a plan is written when its study is started (snakemake "
-        "--configfile STUDY.yaml) or by `ssma plan STUDY.yaml --write results/quickstart/plan.json`, and looked for in "
-        "the folder that a command is called in\n"
+        "--cores all --configfile STUDY.yaml) or by `ssma plan STUDY.yaml --write results/quickstart/plan.json`, and "
+        "looked for in the folder that a command is called in\n"
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.func import functional_call
 from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr.basic import (
@@ -92,7 +93,8 @@ def make_aggregation(
         ValueError: If there is no such aggregation, or its options or ``degrees`` are wrong.
         TypeError: If the class does not take these arguments or is no PyG `Aggregation`. One that returns another shape
             than a row for each node, as wide as a message, or numbers of another type than those of the messages,
-            raises a `ValueError` when it is called.
+            raises a `ValueError` when it is called; one whose rows depend on messages of other nodes does so when it
+            is first called in evaluation mode.
     """
     if path is not None:
         module, _, attribute = path.rpartition(".")
@@ -124,4 +126,39 @@ def _check_result(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, A
         raise ValueError(
             f"{type(aggr).__name__} made a result of {out.dtype} of messages of {x.dtype} but expected {x.dtype}; "
             f"return out.to(x.dtype), or the real part of complex numbers"
+        )
+    if not (aggr.training or options["index"] is None or getattr(aggr, "rows_are_checked", False)):
+        aggr.rows_are_checked = True
+        _check_rows(aggr, x, out.detach(), **{key: options[key] for key in ("index", "dim_size", "dim")})
+
+
+@torch.no_grad()
+def _check_rows(aggr: Aggregation, x: Tensor, out: Tensor, index: Tensor, dim_size: int, dim: int) -> None:
+    """Refuses rows that change with the messages of other nodes: the graphs of a batch would see each other.
+
+    What draws at random in evaluation too cannot be asked. Buffers and the random state stay as they are.
+    """
+
+    def rows(first: int, end: int) -> Tensor:
+        kept = ((first <= index) & (index < end)).nonzero().flatten()
+        buffers = {name: buffer.clone() for name, buffer in aggr.named_buffers()}
+        call = {"index": index[kept] - first, "dim_size": end - first, "dim": dim}
+        with torch.random.fork_rng([x.device] if x.is_cuda else []):
+            return functional_call(aggr, buffers, (x.index_select(dim, kept),), call)
+
+    def same(found: Tensor, expected: Tensor) -> bool:
+        bound = 1e-3 * expected.abs().nan_to_num(0, 0, 0).amax().item()
+        return torch.allclose(found, expected, rtol=1e-3, atol=bound, equal_nan=True)
+
+    least, most = map(int, index.aminmax()) if out.numel() and len(index) else (0, 0)
+    if least == most:
+        return
+    half = (least + most + 1) // 2  # both parts have messages
+    parts = [(0, half), (half, dim_size)]
+    *apart, again = [rows(*part) for part in [*parts, (0, dim_size)]]  # all of them last, as it was called
+    together = [out.narrow(dim, first, end - first) for first, end in parts]
+    if same(again, out) and not all(map(same, apart, together)):
+        raise ValueError(
+            f"{type(aggr).__name__} made other rows of the same messages once those of other nodes were left out; "
+            f"make each row of the messages of its node alone, or the graphs of a batch see each other"
         )

@@ -6,8 +6,11 @@ from typing import Any
 
 from ssma.paper import Result, protocols
 from ssma.report.labels import setting, value_text
+from ssma.study.config import Tune
 from ssma.study.presets import preset
 from ssma.study.settings import ONLY_FOR_LAYERS, SSMAOptions
+from ssma.study.space import values_of
+from ssma.study.tuning import splits_to_prune, tuning
 
 PAPERS_SSMA = SSMAOptions().model_dump()
 SEARCHED = ("ssma.kappa", "ssma.compression", "ssma.selection")
@@ -131,7 +134,7 @@ def departures(result: Result, arm: dict[str, Any], plan: dict[str, Any]) -> Ite
     dataset = plan["datasets"][arm["dataset"]]
     yield from _settings(result, arm, dataset["spec"])
     if arm["aggregator"] == "ssma":
-        yield from _options(result, arm)
+        yield from _options(result, arm, dataset["spec"])
     yield from _search(result, arm)
     yield from _splits(result, arm, dataset["splits"])
     yield from _data(result, dataset["spec"])
@@ -154,7 +157,8 @@ def _settings(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iter
             yield _line(setting(key), value_text(given[key]), printed)
 
 
-def _options(result: Result, arm: dict[str, Any]) -> Iterator[str]:
+def _options(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
+    grid = tuning(Tune(), "paper", spec).space if result.table != "learn_affine_results" else {}
     fixed = ("ssma.selection",) if result.variant in ("random", "attention") else ()
     for key, value in ssma_options(arm).items():
         if key in LEFT_OPEN.get(result.table, ()) or key in fixed:
@@ -162,6 +166,8 @@ def _options(result: Result, arm: dict[str, Any]) -> Iterator[str]:
         if key in SEARCHED:
             if key not in arm["space"]:
                 yield _line(setting(key), value_text(value), "searched")
+            elif key in grid and (found := _values(arm["space"][key])) != (papers := _values(grid[key])):
+                yield _line(f"{setting(key)} searched in", found, papers)
         elif key in arm["space"]:
             yield _line(setting(key), "searched", value_text(PAPERS_SSMA[key.removeprefix("ssma.")]))
         elif key != "ssma.learn_affine" and value != PAPERS_SSMA[key.removeprefix("ssma.")]:
@@ -177,8 +183,21 @@ def _search(result: Result, arm: dict[str, Any]) -> Iterator[str]:
         papers = AFFINE_CONFIGURATIONS if result.table == "learn_affine_results" else searched
     if ours != papers:
         yield _line("configurations tried", str(ours), str(papers))
-    if papers > 1 and ours > 1 and arm["selection"] != "test":
-        yield _line("configuration chosen by", arm["selection"].replace("_", " "), "test")
+    if papers > 1 and ours > 1:
+        protocol, judged = protocols()[result.dataset], len(arm["tune_splits"])
+        if judged != (of_all := protocol.units if protocol.unit == "folds" else 1):
+            yield _line("configurations judged on splits", str(judged), str(of_all))
+        if arm["prune"] and judged >= splits_to_prune():
+            yield _line("pruning", "yes", "no")
+        if arm["selection"] != "test":
+            yield _line("configuration chosen by", arm["selection"].replace("_", " "), "test")
+
+
+def _values(dimension: list[Any] | dict[str, Any]) -> str:
+    values = values_of(dimension)
+    if values is None:
+        return f"{value_text(dimension['low'])} to {value_text(dimension['high'])}"
+    return ", ".join(map(value_text, sorted(values)))
 
 
 def _splits(result: Result, arm: dict[str, Any], splits: dict[str, Any]) -> Iterator[str]:

@@ -6,6 +6,7 @@ SAMPLE standard deviation (n - 1) over splits. With a single split, both are ove
 """
 
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from ssma.report.labels import counted, extent
@@ -73,7 +74,9 @@ def _reason(rows: "pandas.DataFrame") -> str:
     reasons = made.loc[made["status"] == status, "reason"].dropna()
     if status != "failed" or reasons.empty:
         return status
-    return reasons.mode().iloc[0].split(":")[0][:60]
+    reason = reasons.mode().iloc[0]
+    head = reason.split(":")[0]
+    return shorten(head if " " in head else reason, 60, placeholder=" ...")  # the name of an exception says too little
 
 
 def describe_arm(frame: "pandas.DataFrame", arm: str) -> Description | None:

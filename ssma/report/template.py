@@ -168,7 +168,9 @@ history, versions and git commit.</li>
 </ol>
 <p>The same, a row per fit: <a href="records.parquet">records.parquet</a> (columns <code>arm</code>, <code>fit</code>,
 <code>seed</code>, <code>split</code>, <code>code</code>, ...).</p>
-<details><summary>The study file, resolved</summary><pre>{{ config }}</pre></details>
+<details><summary>The study file, with defaults where it says nothing{% if plan.config.protocol %}; protocol
+{{ plan.config.protocol }} replaces these defaults, and an arm's page has what it was run with{% endif %}</summary>
+<pre>{{ config }}</pre></details>
 </body>
 </html>
 """

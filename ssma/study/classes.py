@@ -91,6 +91,8 @@ def _check(dotted: str, what: str, known: str, fingerprint: Callable[[], str]) -
 def _module(dotted: str) -> ast.Module:
     """Returns the syntax of the module of a class that is defined or imported there."""
     *parts, name = dotted.split(".")
+    if not (parts and name and all(parts)) or "/" in dotted:
+        raise ValueError(f"got '{dotted}', expected the dotted path of a class, package.module.Class")
     folders, origin = None, None
     for depth in range(len(parts)):
         spec = _find(".".join(parts[: depth + 1]), folders)

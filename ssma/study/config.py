@@ -284,7 +284,7 @@ def track_error(uri: str | None) -> str | None:
 def did_you_mean(word: str, allowed: Sequence[str]) -> str:
     """Returns a suggestion and the list of what is allowed, as the end of a sentence."""
     close = difflib.get_close_matches(str(word), allowed, n=1)
-    return (f"did you mean '{close[0]}'? " if close else "") + "allowed: " + ", ".join(allowed)
+    return (f"did you mean '{close[0]}'? " if close else "") + "allowed: " + (", ".join(allowed) or "none")
 
 
 def _sentence(item: Any, raw: Any) -> str:

@@ -100,7 +100,8 @@ def describe(cost: Cost, cores: int) -> str:
     cores = min(cores, cost.arms + len(cost.theory))
     left_out = f", not counting {', '.join(cost.unknown)} (size unknown until prepared)" if cost.unknown else ""
     basis = (
-        f"{cost.measured} of {cost.arms} arms by their own records, the others by reference steps up to the epoch cap"
+        f"{cost.measured} of {cost.arms} arms by fits of their data set, layer and aggregator, the others by "
+        "reference steps up to the epoch cap"
     )
     counts = ", ".join(_count(*pair) for pair in ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))
     text = f"{counts}\nabout {duration(cost.seconds / cores)} in all on {_count(cores, 'core')}{left_out} ({basis})"

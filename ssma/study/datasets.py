@@ -166,7 +166,7 @@ class PyGDataset(GraphsDataset):
     model_config = ConfigDict(validate_by_name=False, validate_by_alias=True, serialize_by_alias=True)
 
     source: Literal["pyg"]
-    class_: str = Field(alias="class", pattern=r"^[^.].*\..*[^.]$")
+    class_: str = Field(alias="class")
     """Dotted path of a torch_geometric.data.InMemoryDataset."""
     arguments: dict[str, Argument] = {}
     """Arguments of the call; a root is only read, what the class makes goes to a folder of the results."""

@@ -19,8 +19,9 @@ def read_plan(path: Path) -> dict[str, Any]:
     """
     if not path.exists():
         raise StudyError(
-            f"{path}: is not there; a plan is written when its study is started (snakemake --configfile STUDY.yaml) or "
-            f"by `ssma plan STUDY.yaml --write {path}`, and looked for in the folder that a command is called in"
+            f"{path}: is not there; a plan is written when its study is started (snakemake --cores all --configfile "
+            f"STUDY.yaml) or by `ssma plan STUDY.yaml --write {path}`, and looked for in the folder that a command is "
+            f"called in"
         )
     record = read_record(path)
     if record.get("kind") != "plan":

@@ -82,3 +82,43 @@ def test_a_class_of_the_user_may_follow_autocast_in_floating_point_numbers():
         assert follows(messages, index).tolist() == [[0.0] * 4, [2.0] * 4]
         with pytest.raises(ValueError, match="a result of torch.int64 of messages"):
             whole(messages, index)
+
+
+class Mixing(Aggregation):
+    """A user's class that may see the messages of other nodes, draw at random, or count its calls."""
+
+    def __init__(self, in_channels, heads, how="own"):
+        super().__init__()
+        self.how = how
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x, index=None, ptr=None, dim_size=None, dim=-2):
+        self.calls += 1
+        out = self.reduce(x, index, ptr, dim_size, dim, reduce="mean")
+        others = {
+            "own": lambda: 0, "batch": lambda: x.mean(), "padded": lambda: index.bincount().max(),
+            "random": lambda: torch.rand(()), "overflow": lambda: torch.inf,
+        }  # fmt: skip
+        return out + others[self.how]()
+
+
+@pytest.mark.parametrize(("kind", "heads"), [(GCNConv, ()), (GATConv, (2,))])
+@pytest.mark.parametrize("how", ["batch", "padded"])
+def test_a_class_of_the_user_whose_rows_see_other_nodes_is_refused_in_evaluation(kind, heads, how):
+    graph = torch.randn(6, 5), torch.tensor([[0, 1, 2, 0, 4], [1, 0, 0, 2, 5]])
+    layer = use_aggregation(kind(5, 4, *heads), make_aggregation("mine", 4, 1, f"{Mixing.__module__}.Mixing", how=how))
+    assert layer(*graph).shape == (6, 8 if heads else 4)
+    with pytest.raises(ValueError, match="Mixing made other rows of the same messages .* graphs of a batch see each"):
+        layer.eval()(*graph)
+
+
+@pytest.mark.parametrize("how", ["own", "random", "overflow"])
+def test_asking_a_class_of_the_user_for_its_rows_changes_nothing(how):
+    aggr = make_aggregation("mine", 4, 1, f"{Mixing.__module__}.Mixing", how=how).eval()
+    messages, index = torch.randn(5, 4), torch.tensor([1, 0, 3, 3, 5])
+    torch.manual_seed(0)
+    found = [aggr(messages, index, dim_size=7) for _ in range(2)]
+    torch.manual_seed(0)
+    expected = [Mixing(4, 1, how)(messages, index, dim_size=7) for _ in range(2)]
+    assert all(map(torch.equal, found, expected))
+    assert aggr.calls == 2

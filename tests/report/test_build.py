@@ -61,6 +61,18 @@ def test_a_plan_without_records_is_a_report_of_missing_cells(study, tmp_path):
     assert "0 of 42 planned evaluation fits are ok" in (tmp_path / "out" / "index.html").read_text()
 
 
+@pytest.mark.parametrize("protocol", [None, "paper"])
+def test_the_study_file_on_the_page_does_not_pass_defaults_for_what_a_protocol_made_of_them(fabric, tmp_path, protocol):
+    fabric.plan()
+    plan = read_plan(fabric.results.plan)
+    plan["config"]["protocol"] = protocol
+    write_record(fabric.results.plan, plan)
+    build(fabric.results, tmp_path / "out")
+    told = re.search(r"<summary>(The study file.*?)</summary>", (tmp_path / "out" / "index.html").read_text(), re.S)
+    replaced = "; protocol\npaper replaces these defaults, and an arm's page has what it was run with"
+    assert told[1] == "The study file, with defaults where it says nothing" + (replaced if protocol else "")
+
+
 def test_a_plan_without_arms_is_a_page_too(fabric, tmp_path):
     fabric.plan()
     build(fabric.results, tmp_path / "out")

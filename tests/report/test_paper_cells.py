@@ -47,9 +47,11 @@ def test_departures_are_named_with_both_values():
         "learning rate 0.01 (paper: 0.001)",
         "epochs at most 50 (paper: no limit)",
         "weight decay searched (paper: 1e-05)",
+        "kappa (neighbour slots) searched in 2, 3 (paper: 2, 3, 4)",
         "neighbour selection attention (paper: searched)",
         "compression rate 0.25 (paper: searched)",
         "configurations tried 4 (paper: 30)",
+        "configurations judged on splits 3 (paper: 10)",
         "folds 5, shuffle, seed 0 (paper: 10, shuffle, seed 0)",
         "splits evaluated 3 (paper: 10)",
         "fits per split 2 (paper: 1)",
@@ -60,6 +62,22 @@ def test_the_way_of_selection_counts_only_where_there_is_a_choice():
     plan = plan_of(tune={"trials": 30, "selection": "validation", "space": SPACE})
     lines = [matched(entry("results_tu_zinc", "MUTAG", "gcn", name), plan).departures for name in ("sum", "ssma")]
     assert lines == [[], ["configuration chosen by validation (paper: test)"]]
+
+
+def test_a_search_as_long_as_the_papers_but_elsewhere_or_on_fewer_splits_is_told():
+    space = {"ssma.kappa": {"low": 2, "high": 4}, "ssma.compression": {"low": 0.1, "high": 1, "log": True}}
+    tune = {
+        "trials": 30,
+        "splits": 6,
+        "sampler": "tpe",
+        "prune": True,
+        "space": space | {"ssma.selection": ["random", "attention"]},
+    }
+    assert matched(entry("results_tu_zinc", "MUTAG", "gcn", "ssma"), plan_of(tune=tune)).departures == [
+        "compression rate searched in 0.1 to 1 (paper: 0.1, 0.25, 0.5, 0.75, 1)",
+        "configurations judged on splits 6 (paper: 10)",
+        "pruning yes (paper: no)",
+    ]
 
 
 def test_features_and_runs_of_a_data_set_count():

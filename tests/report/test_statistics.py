@@ -42,6 +42,22 @@ def test_arms_without_a_mean_say_why(frame):
     assert summary.loc["MUTAG-gcn-ssma-k4", ["failed", "missing"]].tolist() == [2, 4]
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("no valid trial: 2 failed", "no valid trial"),
+        ("RuntimeError: my own mistake", "RuntimeError: my own mistake"),
+        (
+            "ValueError: Mine made a result of shape (607, 51) of messages of shape (1340, 52) but expected (607, 52)",
+            "ValueError: Mine made a result of shape (607, 51) of ...",
+        ),
+    ],
+)
+def test_a_cell_says_why_it_failed_in_whole_words(frame, reason, shown):
+    frame.loc[frame["arm"] == "MUTAG-gin-sum", ["status", "reason"]] = ["failed", reason]
+    assert statistics.summarise(frame).loc["MUTAG-gin-sum", "reason"] == shown
+
+
 def test_a_single_value_has_no_spread(fabric):
     fabric.evaluated(fabric.arm("MUTAG-gcn-sum", splits=2, repeats=1), {(0, 0): 0.5})
     fabric.plan()

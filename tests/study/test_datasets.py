@@ -60,7 +60,11 @@ def test_the_cost_of_an_official_split_is_known_beforehand(tmp_path):
             "datasets.p.name: Input should be 'ogbg-molhiv' or 'ogbg-molpcba'",
         ),
         ({"p": {"source": "pyg", "clas": "a.B"}}, {}, "datasets.p.clas: unknown key; did you mean 'class'"),
-        ({"p": {"source": "pyg", "class": "NoDots"}}, {}, "datasets.p.class: String should match"),
+        (
+            {"p": {"source": "pyg", "class": "NoDots"}},
+            {},
+            "datasets.p.class: got 'NoDots', expected the dotted path of a class, package.module.Class",
+        ),
         ({"p": {"source": "pyg", "class": "no_such_module.Set"}}, {}, "datasets.p.class: no module 'no_such_module'"),
         (
             {"p": {"source": "file", "path": "/no/such/file.pt"}},

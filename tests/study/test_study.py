@@ -14,7 +14,7 @@ import ssma
 from ssma.cli import main
 from ssma.errors import StudyError
 from ssma.study.classes import class_fingerprint
-from ssma.study.config import Study, load_study, parse_study
+from ssma.study.config import Study, did_you_mean, load_study, parse_study
 from ssma.study.cost import _reference, plan_cost
 from ssma.study.ids import canonical_json, code_fingerprint, digest, seed_from
 from ssma.study.lookup import named_arm
@@ -298,6 +298,12 @@ def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     assert "no class 'Mine' in" in errors_of(aggregators={"mine": {"class": "pkg.module.Mine"}})
     message = "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to its folder"
     assert message in errors_of(aggregators={"mine": {"class": "nowhere.Mine"}})
+    message = "aggregators.mine.class: got './mine.py', expected the dotted path of a class, package.module.Class"
+    assert message in errors_of(aggregators={"mine": {"class": "./mine.py"}})
+
+
+def test_where_nothing_is_allowed_that_is_said():
+    assert did_you_mean("mixing", []) == "allowed: none"
 
 
 SUM = """
