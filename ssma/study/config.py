@@ -30,6 +30,13 @@ RULES = ("all", "collect", "evaluate", "experiment", "prepare", "report", "store
 LONGEST_NAME = 100
 """Files are named after studies, data sets, aggregators and ablations; a file's name has at most 255 bytes."""
 
+EXPECTED = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected a table of keys"),
+    "list_type": "expected a list",
+    "string_type": "expected a text, in quotes where YAML reads it as something else",
+}
+"""Kind of pydantic's error -> words that name no Python type."""
+
 Values = Annotated[list[Any], Field(min_length=1)]
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(no_value_twice)]
 
@@ -293,8 +300,10 @@ def _sentence(item: Any, raw: Any) -> str:
         return f"{path}: unknown key; {did_you_mean(item['loc'][-1], _keys_at(item['loc'][:-1]))}"
     if item["type"] == "missing":
         return f"{path}.{item['loc'][-1]}".strip(".") + ": this key is required"
-    got = "" if item["type"] == "value_error" and isinstance(item["input"], dict) else f", got {item['input']!r}"
-    return f"{path}: {item['msg'].removeprefix('Value error, ')}{got}"
+    if item["input"] is None and item["type"] != "value_error":
+        return f"{path}: is empty; fill it in, or leave it out to have its default"
+    got = "" if item["type"] == "value_error" and isinstance(item["input"], dict | None) else f", got {item['input']!r}"
+    return f"{path}: {EXPECTED.get(item['type'], item['msg'].removeprefix('Value error, '))}{got}"
 
 
 def _path(location: Sequence[Any], raw: Any) -> str:
