@@ -149,5 +149,5 @@ def test_a_long_name_of_a_study_is_refused():
 @pytest.mark.parametrize("key", ["datasets", "layers"])
 def test_an_ablation_of_nothing_is_refused(key):
     """An empty list would else mean all of them."""
-    with pytest.raises(StudyError, match=rf"ablations\.a\.{key}: List should have at least 1 item"):
+    with pytest.raises(StudyError, match=rf"ablations\.a\.{key}: expected at least 1, got"):
         parse_study(STUDY | {"ablations": {"a": STUDY["ablations"]["a"] | {key: []}}})
