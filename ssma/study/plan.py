@@ -18,7 +18,7 @@ from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
 from ssma.study.space import idle_on, idle_settings, table_of
 from ssma.study.theory import plan_theory
-from ssma.study.tuning import number_of_trials, storage_error, tuning
+from ssma.study.tuning import number_of_trials, storage_error, tuning, unused
 
 WIDTH = ("model.budget", "model.hidden_channels")
 
@@ -69,11 +69,7 @@ class _Planner:
                 search = (tunes[label], spaces[label])
                 cell["arm"] = self._arm(dataset, cell, base, own[label], cell.pop("settings"), search)
         self.errors += [error for name, ablation in ablations.items() for error in idle_axes(name, ablation)]
-        unused = [key for key in study.tune.space if not any(key in arm["space"] for arm in self.arms.values())]
-        self.errors += [
-            f"tune.space.{key}: no arm searches it: each fixes it, has another aggregator, or makes it idle"
-            for key in unused
-        ]
+        self.errors += unused(study.tune, [arm["space"] for arm in self.arms.values()])
         if self.errors:
             raise study_error(sorted(set(self.errors)))
         return canonical(

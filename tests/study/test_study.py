@@ -187,6 +187,7 @@ def test_all_errors_at_once_with_their_path():
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2, 3.0, "3"]}}}}, "ablations.a.axes.ssma.kappa: names 3 twice; leave one out"),
         ({"tune": {"space": {"training.lr": [0.1, "1e-1"]}}}, "tune.space.training.lr: names 0.1 twice; leave one out"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "ablations": {"a": {"axes": {"mine.p": [1, "1"]}}}}, 'ablations.a.axes.mine.p: 1 and "1" would have one name; leave one out'),
+        ({"tune": {"trials": 50}}, "tune.trials: nothing is searched; give tune.space, or leave it out"),
         ({"layers": ["gcn", "gcn"]}, "layers: names 'gcn' twice; leave one out, got ['gcn', 'gcn']"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTG"]}}}, "'MUTG' is not in this study; did you mean 'MUTAG'?"),
         ({"ablations": {"a": {"axes": {"model.dropout": [0.1]}}}}, "ablations.a: which aggregator?"),
