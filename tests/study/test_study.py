@@ -506,6 +506,10 @@ def test_records_are_sealed(tmp_path):
     path.write_text(path.read_text()[:20])
     with pytest.raises(StudyError, match="not a sealed record"):
         read_record(path)
+    path.write_text('{"study": "mine"}')
+    with pytest.raises(StudyError) as caught:
+        read_record(path)
+    assert str(caught.value).endswith("has no seal, so that it is none of the records that are written here")
     path.write_text('{"value": NaN, "seal": "x"}')
     with pytest.raises(StudyError, match="not a sealed record"):
         read_record(path)
