@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 from urllib.parse import urlsplit
@@ -258,9 +258,24 @@ def parse_study(raw: dict[str, Any]) -> Study:
         StudyError: With every error at once, each with its path.
     """
     try:
-        return Study.model_validate(raw)
+        study = Study.model_validate(raw)
     except ValidationError as error:
         raise study_error([_sentence(item, raw) for item in error.errors()]) from error
+    if broken := list(_broken_texts(raw)):
+        raise study_error(broken)
+    return study
+
+
+def _broken_texts(value: Any, path: str = "") -> Iterator[str]:
+    """Yields a sentence for each text that no file could hold, such as Latin-1 from a command line."""
+    if isinstance(value, Mapping | list):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _broken_texts(item, f"{path}.{key}".strip("."))
+    elif isinstance(value, str):
+        try:
+            value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            yield f"{path}: holds what is no character in UTF-8, got {value!r}"
 
 
 def from_command_line(value: Any) -> Any:
