@@ -70,8 +70,8 @@ def unused(tune: Tune, spaces: list[Space]) -> list[str]:
         spaces: The search space of each arm.
     """
     searched = {key for space in spaces for key in space}
-    if not tune.space and not searched:
-        options = [key for key in tune.model_fields_set if key not in ("space", "storage")]
+    if "space" not in tune.model_fields_set and not searched:
+        options = tune.model_fields_set - {"storage"}
         return [f"tune.{key}: nothing is searched; give tune.space, or leave it out" for key in sorted(options)]
     why = "no arm searches it: each fixes it, has another aggregator, or makes it idle"
     return [f"tune.space.{key}: {why}" for key in tune.space if key not in searched]

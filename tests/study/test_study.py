@@ -105,6 +105,10 @@ def test_a_new_result_version_retrains_everything(monkeypatch):
     assert before.isdisjoint({arm["id"] for arm in plan_of()["arms"]})
 
 
+def test_an_empty_space_says_that_nothing_is_to_be_searched():
+    assert {arm["trials"] for arm in plan_of(tune={"trials": 50, "space": {}})["arms"]} == {0}
+
+
 def test_a_larger_search_continues_the_smaller_one():
     small, large = plan_of(tune=BASE["tune"] | {"trials": 3}), plan_of()
     pairs = list(zip(small["arms"], large["arms"], strict=True))
