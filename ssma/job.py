@@ -106,7 +106,7 @@ class Job:
         device = pick_device(plan["config"]["device"])
         if device.type == "cuda":
             take_gpu()
-        if plan["config"]["compiled"] and arm["aggregator"] == "ssma":
+        if plan["config"]["compiled"] and _multiplies(arm):
             check_compiler(device)
         return cls(results, plan, arm, dataset_id, prepared, device)
 
@@ -148,3 +148,10 @@ class Job:
                     stopped = exits and getattr(error, "code", STOPPED) == STOPPED
                     tracker.finish(self.arm, "interrupted" if stopped else "failed", f"{type(error).__name__}: {error}")
                 raise
+
+
+def _multiplies(arm: dict[str, Any]) -> bool:
+    """Says whether a fit of an arm may multiply slots, which is what is compiled."""
+    if arm["aggregator"] != "ssma":
+        return False
+    return arm["space"].get("ssma.mixing", [arm["settings"]["aggregator"]["mixing"]]) != ["sum"]

@@ -36,6 +36,20 @@ def unequal_treatment(plan: dict[str, Any], ablation: str) -> list[str]:
     return lines
 
 
+def shared_arms(plan: dict[str, Any], ablation: str) -> list[str]:
+    """Returns a line about rows that show one arm, since what they differ in has no effect at a data set and layer."""
+    rows: dict[tuple[str, str, str], dict[str, None]] = {}
+    for cell in plan["ablations"][ablation]["cells"]:
+        names = rows.setdefault((cell["layer"], cell["dataset"], cell["arm"]), {})
+        names[point_text(cell["point"])] = None
+    found: dict[str, list[str]] = {}
+    for (layer, dataset, _), names in rows.items():
+        if len(names) > 1:
+            found.setdefault(f"{layer} with {' or '.join(f'({name})' for name in names)}", []).append(dataset)
+    parts = [f"{which} on {listing(datasets, 12)}" for which, datasets in found.items()]
+    return [f"One and the same arm, where an axis has no effect: {'; '.join(parts)}."] if parts else []
+
+
 def unequal_effort(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> list[str]:
     """Returns a line for each thing that turned out unlike among the arms of one data set and layer.
 

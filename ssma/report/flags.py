@@ -22,7 +22,7 @@ Place = tuple[str, str]
 
 def flags(plan: dict[str, Any], frame: "pandas.DataFrame") -> list[str]:
     """Returns a sentence for each thing that a reader must know of the study's budget, with its numbers."""
-    found = (epoch_cap(plan, frame), coverage(plan), seconds_apart(plan, frame), idle_pruning(plan))
+    found = (epoch_cap(plan, frame), coverage(plan), seconds_apart(plan, frame), idle_pruning(plan), alike(plan, frame))
     return [line for line in found if line]
 
 
@@ -146,6 +146,36 @@ def idle_pruning(plan: dict[str, Any]) -> str:
     return (
         f"Pruning is on but cannot act in {len(idle)} of {len(pruned)} arms: it needs {need} tuned splits, they have "
         f"{splits}."
+    )
+
+
+def alike(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
+    """Says which arms beside each other came out the same, to the last digit, in all of their evaluation fits; "" if
+    none did.
+
+    Whether data have edge features, or a batch takes all graphs of them, is known only where they are prepared. Arms
+    with a fit that is not ok, or that makes a constant prediction, are left out: these may agree by chance.
+    """
+    compared = ["split", "repeat", "seed", "train", "validation", "test", "best_epoch", "epochs", "parameters"]
+    evaluated = frame[frame["stage"] == "evaluate"].assign(good=lambda rows: rows["status"] == "ok")
+    evaluated["good"] &= ~evaluated["constant"].fillna(False).astype(bool)
+    outcomes = {
+        arm: rows[compared].to_csv(index=False)
+        for arm, rows in evaluated.groupby("arm", sort=False)
+        if rows["good"].all()
+    }
+    found: dict[tuple[str, ...], None] = {}
+    for _, arms in _beside(plan):
+        same: dict[str, list[str]] = {}
+        for arm in arms:
+            if arm["id"] in outcomes:
+                same.setdefault(outcomes[arm["id"]], []).append(arm["label"])
+        found |= dict.fromkeys(tuple(labels) for labels in same.values() if len(labels) > 1)
+    if not found:
+        return ""
+    return (
+        f"The same to the last digit in every evaluation fit, so that what they differ in had no effect: "
+        f"{'; '.join(listing(labels, MOST) for labels in found)}."
     )
 
 

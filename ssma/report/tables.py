@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.checks import chosen_by_test, unequal_effort, unequal_treatment
+from ssma.report.checks import chosen_by_test, shared_arms, unequal_effort, unequal_treatment
 from ssma.report.floor import Floor, floor_marked, floor_notes
 from ssma.report.labels import Metric, acting, listing, metrics_of, setting, value_text
 from ssma.report.layout import headings, lay_out
@@ -59,7 +59,7 @@ def comparison(
     caption += spread_over(plan, layout.cells, layout.datasets, metrics)
     used = [cell["arm"] for cell in layout.cells]
     notes = unequal_treatment(plan, ablation) + unequal_effort(plan, ablation, frame) + chosen_by_test(plan, used)
-    notes += constant_notes(plan, used, constant) + floor_notes(found)
+    notes += shared_arms(plan, ablation) + constant_notes(plan, used, constant) + floor_notes(found)
     return Table(ablation, caption, columns, rows, notes, grouped=True)
 
 

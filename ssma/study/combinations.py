@@ -1,9 +1,10 @@
-"""Combinations of settings that no fit could be made of, each alone being right."""
+"""Combinations of settings that no fit could be made of, and axes along which nothing changes."""
 
 from typing import Any
 
 from pydantic import ValidationError
 
+from ssma.study.ids import canonical_json
 from ssma.study.settings import AGGREGATORS, WIDTH_MULTIPLE_OF
 from ssma.study.space import table_of
 
@@ -24,6 +25,27 @@ def impossible(layer: str, aggregator: str, settings: dict[str, Any], searched: 
         *_rate(settings, searched),
         *_evaluation(layer, settings),
     ]
+
+
+def idle_axes(name: str, ablation: dict[str, Any]) -> list[str]:
+    """Returns a sentence for each axis along which no arm of an ablation changes: each would be compared with itself.
+
+    Args:
+        name: Name of the ablation.
+        ablation: Its entry in the plan.
+    """
+    sentences = []
+    for key, values in ablation["axes"].items():
+        lines: dict[str, set[str]] = {}
+        for cell in ablation["cells"]:
+            others = {axis: value for axis, value in cell["point"].items() if axis != key}
+            lines.setdefault(canonical_json([cell["dataset"], cell["layer"], others]), set()).add(cell["arm"])
+        if len(values) > 1 and all(len(arms) == 1 for arms in lines.values()):
+            sentences.append(
+                f"ablations.{name}.axes.{key}: has no effect with any data set, layer and setting of this ablation, so "
+                "that its arms would all be the same; leave it out"
+            )
+    return sentences
 
 
 def _options(aggregator: str, settings: dict[str, Any]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 from urllib.parse import urlsplit
@@ -13,6 +13,8 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_va
 from ssma.errors import StudyError
 from ssma.study.datasets import AnyDataset, Splits
 from ssma.study.settings import (
+    AGGREGATORS,
+    GROUPS,
     Integer,
     ModelSettings,
     NotNegative,
@@ -30,8 +32,23 @@ RULES = ("all", "collect", "evaluate", "experiment", "prepare", "report", "store
 LONGEST_NAME = 100
 """Files are named after studies, data sets, aggregators and ablations; a file's name has at most 255 bytes."""
 
+EXPECTED = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected a table of keys"),
+    "list_type": "expected a list",
+    "string_type": "expected a text, in quotes where YAML reads it as something else",
+}
+"""Kind of pydantic's error -> words that name no Python type."""
+
 Values = Annotated[list[Any], Field(min_length=1)]
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(no_value_twice)]
+
+
+def _no_groups(table: Any) -> Any:
+    """Refuses settings in a table of their group: they are written with a dot."""
+    for key, value in table.items() if isinstance(table, dict) else ():
+        if isinstance(value, dict) and key in (*GROUPS, *AGGREGATORS):
+            raise ValueError(f"settings are written with a dot, such as {key}.{next(iter(value), 'name')}")
+    return table
 
 
 class Range(Strict):
@@ -61,6 +78,8 @@ class Ablation(Strict):
     layers: Names | None = None
     """Layers; all by default."""
 
+    _dots = field_validator("axes", "fixed", mode="before")(_no_groups)
+
 
 class Tune(Strict):
     """The search of every arm; judged on validation."""
@@ -79,6 +98,8 @@ class Tune(Strict):
     """Setting -> values or range. A setting that an arm fixes is not searched in it."""
     storage: str | None = None
     """`journal`: files beside the results, or `postgresql://USER@HOST/DATABASE`; SSMA_TUNE_STORAGE by default."""
+
+    _dots = field_validator("space", mode="before")(_no_groups)
 
 
 class Evaluate(Strict):
@@ -174,7 +195,8 @@ class _Plain(yaml.SafeLoader):
         keys = [self.construct_object(key, deep=True) for key in own]
         for key, value in zip(own, keys, strict=True):
             if not isinstance(value, str):
-                _refuse(key, f"the key '{key.value}' is read as {value!r}; quote it")
+                written = key.value if isinstance(key, yaml.ScalarNode) else "in brackets"
+                _refuse(key, f"the key '{written}' is read as {value!r}; quote it")
             if keys.count(value) > 1:
                 _refuse(node, f"the key '{value}' stands twice")
         return node
@@ -236,9 +258,24 @@ def parse_study(raw: dict[str, Any]) -> Study:
         StudyError: With every error at once, each with its path.
     """
     try:
-        return Study.model_validate(raw)
+        study = Study.model_validate(raw)
     except ValidationError as error:
         raise study_error([_sentence(item, raw) for item in error.errors()]) from error
+    if broken := list(_broken_texts(raw)):
+        raise study_error(broken)
+    return study
+
+
+def _broken_texts(value: Any, path: str = "") -> Iterator[str]:
+    """Yields a sentence for each text that no file could hold, such as Latin-1 from a command line."""
+    if isinstance(value, Mapping | list):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _broken_texts(item, f"{path}.{key}".strip("."))
+    elif isinstance(value, str):
+        try:
+            value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            yield f"{path}: holds what is no character in UTF-8, got {value!r}"
 
 
 def from_command_line(value: Any) -> Any:
@@ -293,8 +330,21 @@ def _sentence(item: Any, raw: Any) -> str:
         return f"{path}: unknown key; {did_you_mean(item['loc'][-1], _keys_at(item['loc'][:-1]))}"
     if item["type"] == "missing":
         return f"{path}.{item['loc'][-1]}".strip(".") + ": this key is required"
-    got = "" if item["type"] == "value_error" and isinstance(item["input"], dict) else f", got {item['input']!r}"
-    return f"{path}: {item['msg'].removeprefix('Value error, ')}{got}"
+    if item["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        return f"{path}.source: {_wrong_source(item['input'].get('source'))}"
+    if item["input"] is None and item["type"] != "value_error":
+        return f"{path}: is empty; fill it in, or leave it out to have its default"
+    got = "" if item["type"] == "value_error" and isinstance(item["input"], dict | None) else f", got {item['input']!r}"
+    if item["type"] == "too_short":
+        return f"{path}: expected at least {item['ctx']['min_length']}{got}"
+    return f"{path}: {EXPECTED.get(item['type'], item['msg'].removeprefix('Value error, '))}{got}"
+
+
+def _wrong_source(given: Any) -> str:
+    known = [tag for model in _models_in(AnyDataset) for tag in _tags(model)]
+    if given is None:
+        return f"this key is required; allowed: {', '.join(known)}"
+    return f"unknown source {given!r}; {did_you_mean(given, known)}"
 
 
 def _path(location: Sequence[Any], raw: Any) -> str:

@@ -1,10 +1,12 @@
-"""Names that a study gives to data sets and ablations: folders, files and anchors of a report go by them."""
+"""Names that a study gives to data sets, ablations and arms: folders, files and rows of a report go by them."""
 
 import re
 from collections import Counter
+from itertools import combinations
+from typing import Any
 
 from ssma.study.config import Study
-from ssma.study.ids import slug
+from ssma.study.ids import canonical_json, slug
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 OWN_PARTS = re.compile(r"(all-)?arms|selection-bias|beside-the-paper|claims|data|provenance|theory(-.*)?|paper-.*")
@@ -28,4 +30,13 @@ def name_errors(study: Study) -> list[str]:
         f"ablations.{name}: the report has a part of this name; rename it"
         for name in study.ablations
         if slug(name).lower() in further or OWN_PARTS.fullmatch(slug(name).lower())
+    ]
+
+
+def same_names(path: str, values: list[Any]) -> list[str]:
+    """Returns a sentence for each two values of an axis that an arm's label tells of in one way, such as 1 and "1"."""
+    return [
+        f"{path}: {canonical_json(value)} and {canonical_json(other)} would have one name; leave one out"
+        for value, other in combinations(values, 2)
+        if str(value) == str(other)
     ]

@@ -9,16 +9,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
 from ssma.study.classes import class_fingerprint, options_of, set_fingerprint
-from ssma.study.combinations import impossible
+from ssma.study.combinations import idle_axes, impossible
 from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
 from ssma.study.datasets import PARTS, Dataset
 from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, slug
-from ssma.study.names import LABEL, name_errors
+from ssma.study.names import LABEL, name_errors, same_names
 from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
 from ssma.study.space import idle_on, idle_settings, table_of
 from ssma.study.theory import plan_theory
-from ssma.study.tuning import number_of_trials, storage_error, tuning
+from ssma.study.tuning import number_of_trials, storage_error, tuning, unused
 
 WIDTH = ("model.budget", "model.hidden_channels")
 
@@ -68,11 +68,8 @@ class _Planner:
                 base = [defaults, preset(study.protocol, dataset["spec"], cell["layer"]), stated]
                 search = (tunes[label], spaces[label])
                 cell["arm"] = self._arm(dataset, cell, base, own[label], cell.pop("settings"), search)
-        unused = [key for key in study.tune.space if not any(key in arm["space"] for arm in self.arms.values())]
-        self.errors += [
-            f"tune.space.{key}: no arm searches it: each fixes it, has another aggregator, or makes it idle"
-            for key in unused
-        ]
+        self.errors += [error for name, ablation in ablations.items() for error in idle_axes(name, ablation)]
+        self.errors += unused(study.tune, [arm["space"] for arm in self.arms.values()])
         if self.errors:
             raise study_error(sorted(set(self.errors)))
         return canonical(
@@ -169,7 +166,7 @@ class _Planner:
         try:
             return canonical(adapter.validate_python(value))
         except ValidationError as error:
-            raise ValueError(f"{error.errors()[0]['msg']}, got {value!r}") from error
+            raise ValueError(f"{error.errors()[0]['msg'].removeprefix('Value error, ')}, got {value!r}") from error
 
     def _keys(self) -> list[str]:
         models = {**GROUPS, **AGGREGATORS}
@@ -193,7 +190,7 @@ class _Planner:
             elif key == "aggregator" or key in WIDTH:
                 self.errors.append(f"{path}: cannot be tuned, since arms are compared at equal size; make it an axis")
             elif isinstance(values, Range):
-                ends = self._values(path, key, [values.low, values.high])
+                ends = [typed for end in (values.low, values.high) for typed in self._checked(path, key, end)]
                 if values.low >= values.high:
                     self.errors.append(f"{path}: low must be below high, got {values.low} and {values.high}")
                 if values.log and values.low <= 0:
@@ -219,7 +216,12 @@ class _Planner:
         return "int" if isinstance(values.low, int) and isinstance(values.high, int) else "float"
 
     def _values(self, path: str, key: str, values: Iterable[Any]) -> list[Any]:
-        unique = {canonical_json(value): value for item in values for value in self._checked(path, key, item)}
+        """Returns the values of an axis or of a search in their type, and notes as an error what stands there twice."""
+        unique: dict[str, Any] = {}
+        for value in [typed for item in values for typed in self._checked(path, key, item)]:
+            if (text := canonical_json(value)) in unique:
+                self.errors.append(f"{path}: names {text} twice; leave one out")
+            unique[text] = value
         return list(unique.values())
 
     def _dataset(self, label: str) -> dict[str, Any]:
@@ -274,6 +276,7 @@ class _Planner:
                 if item not in known
             ]
         axes = {key: self._values(f"{path}.axes.{key}", key, values) for key, values in ablation.axes.items()}
+        self.errors += [error for key, values in axes.items() for error in same_names(f"{path}.axes.{key}", values)]
         fixed = self._typed(f"{path}.fixed", ablation.fixed)
         both = sorted(axes.keys() & fixed.keys())
         self.errors += [f"{path}.fixed.{key}: is an axis of the same ablation" for key in both]

@@ -58,9 +58,11 @@ def read_record(path: Path) -> dict[str, Any]:
         raise StudyError(f"{path}: cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise StudyError(f"{path}: not a sealed record ({error}); delete it to have it made again") from error
+    if isinstance(record, dict) and SEAL not in record:
+        raise StudyError(f"{path}: has no seal, so that it is none of the records that are written here")
     try:
         broken = _seal({key: value for key, value in record.items() if key != SEAL}) != record[SEAL]
-    except (KeyError, AttributeError, TypeError, ValueError) as error:  # the last: NaN, which is no JSON
+    except (AttributeError, TypeError, ValueError) as error:  # the last: NaN, which is no JSON
         raise StudyError(f"{path}: not a sealed record ({error}); delete it to have it made again") from error
     if broken:
         raise StudyError(f"{path}: changed after it was sealed; delete it to have it made again")

@@ -38,7 +38,10 @@ def idle_settings(aggregator: str, settings: Mapping[str, Mapping[str, Any]], se
 
 
 def idle_on(layer: str, spec: Mapping[str, Any]) -> list[str]:
-    """Returns the settings that do nothing in a layer, or on a data set whose nodes have the targets.
+    """Returns the settings that do nothing in a layer, or on a data set.
+
+    Those on data sets are a readout where the nodes have the targets, a batch size where there is but one batch, and
+    edge features where it is known beforehand that there are none.
 
     Args:
         layer: Name of the layer; the messages of ``gin`` are the features themselves.
@@ -47,8 +50,10 @@ def idle_on(layer: str, spec: Mapping[str, Any]) -> list[str]:
     found = ["ssma.slots_from"] if layer == "gin" else []
     if "parts" in spec or spec.get("task") == "node_classification":
         found.append("model.readout")
-    if spec.get("task") == "node_classification":
+    if spec.get("task") == "node_classification" or spec.get("parts") == 1:
         found.append("training.batch_size")
+    if "parts" in spec or (spec["source"] == "synthetic" and spec["task"] != "typed_classification"):
+        found.append("model.edge_features")
     return found
 
 

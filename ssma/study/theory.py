@@ -143,6 +143,13 @@ class Theory(Strict):
     growth: Growth | None = None
     """What grows with what power, beside the paper's formulas."""
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_not_empty(cls, settings: Any) -> Any:
+        if settings is None:
+            raise ValueError("is empty; write {} to run it with its defaults, or leave it out")
+        return settings
+
 
 def plan_theory(theory: Theory, seed: int) -> dict[str, dict[str, Any]]:
     """Returns the experiments of a study by name: id, seed and settings.

@@ -62,6 +62,21 @@ def number_of_trials(tune: Tune, space: Space) -> tuple[int, str | None]:
     return size, None
 
 
+def unused(tune: Tune, spaces: list[Space]) -> list[str]:
+    """Returns a sentence for each setting that no arm searches, and for each option of a search where none is made.
+
+    Args:
+        tune: The study's table.
+        spaces: The search space of each arm.
+    """
+    searched = {key for space in spaces for key in space}
+    if "space" not in tune.model_fields_set and not searched:
+        options = tune.model_fields_set - {"storage"}
+        return [f"tune.{key}: nothing is searched; give tune.space, or leave it out" for key in sorted(options)]
+    why = "no arm searches it: each fixes it, has another aggregator, or makes it idle"
+    return [f"tune.space.{key}: {why}" for key in tune.space if key not in searched]
+
+
 def splits_to_prune() -> int:
     """Returns how many tuned splits a trial needs that could be pruned.
 

@@ -26,6 +26,8 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "3",  # twice this is what a dead server costs a training
 }
 """What MLflow reads when it is imported; a variable that the user has set stays as it is."""
+NOT_READ = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")
+"""Of a user's other work: even MLflow's client would log all metrics to this model too, or refuse them without it."""
 
 
 def tracking_uri(results: Results, configured: str | None) -> str:
@@ -51,7 +53,7 @@ def artifact_folder(results: Results) -> Path:
 
 def make_client(uri: str) -> "MlflowClient":
     """Imports MLflow, quiet, without telemetry and with short timeouts, and returns a client of ``uri``."""
-    _set_environment()
+    _set_environment(uri)
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=uri)
@@ -101,7 +103,7 @@ def mlflow_errors(uri: str) -> Iterator[None]:
     (a folder whose name the locale cannot hold).
     """
     try:
-        _set_environment()
+        _set_environment(uri)
         from mlflow.exceptions import MlflowException
         from sqlalchemy.exc import SQLAlchemyError
     except (ImportError, RuntimeError) as error:  # the latter where a container's user has no home folder
@@ -122,7 +124,9 @@ def mlflow_errors(uri: str) -> Iterator[None]:
         raise StudyError(f"MLflow store {_without_password(uri)} cannot be used ({said}); {remedy}") from error
 
 
-def _set_environment() -> None:
+def _set_environment(uri: str) -> None:
+    for name in (*NOT_READ, *(["MLFLOW_ENABLE_WORKSPACES"] if uri.startswith("sqlite:") else [])):
+        os.environ.pop(name, None)  # workspaces are those of a server; a study's own store has none
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # it warns at each retry

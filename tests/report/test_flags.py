@@ -3,7 +3,7 @@
 import pytest
 
 from ssma.report.build import build
-from ssma.report.flags import coverage, epoch_cap, flags, idle_pruning, seconds_apart, space_size
+from ssma.report.flags import alike, coverage, epoch_cap, flags, idle_pruning, seconds_apart, space_size
 from ssma.report.frame import collect
 from ssma.study.lookup import read_plan
 
@@ -15,13 +15,14 @@ def made(fabric):
     """Returns plan and frame of sum, mean and ssma in one place, with the given changes to arms and to fits."""
 
     def make(arms=None, fits=None):
-        for name in ("sum", "mean", "ssma"):
+        for number, name in enumerate(("sum", "mean", "ssma")):
             arm = fabric.arm(
                 f"MUTAG-gcn-{name}", repeats=1, splits=2, **{"settings": SETTINGS} | (arms or {}).get(name, {})
             )
             entries = []
             for split in (0, 1):
-                fit = fabric.fit(arm, f"e{split}", 0.5, split=split, **(fits or {}).get(name, {}))
+                given = {"split": split, "test": 0.5 + number / 10} | (fits or {}).get(name, {})
+                fit = fabric.fit(arm, f"e{split}", **given)
                 entries.append({"id": fit, "split": split, "repeat": 0, "seed": 7, "status": "ok", "reason": None})
             write(fabric, arm, entries)
         names = ["sum", "mean", "ssma"]
@@ -136,3 +137,20 @@ def test_the_page_has_what_there_is_to_flag_and_no_more(made, fabric, tmp_path):
     build(fabric.results, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     assert "<li>Training was cut off at max_epochs (10) in 6 of 6" in html and "<li>Pruning is on" in html
+
+
+def test_arms_that_came_out_the_same_are_told(made):
+    plan, frame = made(fits={"sum": {"test": 0.7}, "ssma": {"test": 0.7}})
+    labels = [next(arm["label"] for arm in plan["arms"] if arm["aggregator"] == name) for name in ("sum", "ssma")]
+    assert alike(plan, frame) == (
+        "The same to the last digit in every evaluation fit, so that what they differ in had no effect: "
+        f"{labels[0]}, {labels[1]}."
+    )
+    ssma = (frame["aggregator"] == "ssma") & (frame["split"] == 1)
+    assert alike(plan, frame.assign(train=frame["train"] + 1e-16 * ssma * 10)) == "", "as they are not on one split"
+    assert alike(plan, frame.assign(status=frame["status"].mask(ssma, "failed"))) == ""
+    assert alike(plan, frame.assign(constant=frame["constant"].mask(ssma, True))) == ""
+    plan["ablations"]["main"]["cells"] = [
+        cell for cell in plan["ablations"]["main"]["cells"] if "sum" not in cell["arm"]
+    ]
+    assert alike(plan, frame) == "", "an ablation does not have both"

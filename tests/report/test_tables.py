@@ -4,7 +4,7 @@ import io
 import pytest
 
 from ssma.report.arms import arms
-from ssma.report.checks import mixed_code, mixed_data, over_budget, unequal_treatment
+from ssma.report.checks import mixed_code, mixed_data, over_budget, shared_arms, unequal_treatment
 from ssma.report.frame import collect
 from ssma.report.labels import counted, extent, listing, spans, value_text
 from ssma.report.latex import escape
@@ -186,3 +186,23 @@ def test_fits_on_other_data_are_named(frame):
         "MUTAG / gcn / ssma / k4; 0123456789ab of MUTAG / gcn / ssma. They are not compared with each other; run the "
         "study again."
     ]
+
+
+def test_rows_that_show_one_arm_are_told_as_one(plan, frame):
+    assert [shared_arms(plan, name) for name in plan["ablations"]] == [[]] * len(plan["ablations"])
+    ablation = plan["ablations"]["kappa_slots"]
+    ablation["axes"] = {"aggregator": ["sum"], "model.heads": [2, 3, 4], "ssma.kappa": [5, 6]}
+    used = ["MUTAG-gcn-sum", "MUTAG-gcn-sum", "MUTAG-gcn-ssma"]
+    ablation["cells"] = [
+        {
+            "dataset": "MUTAG",
+            "layer": "gcn",
+            "arm": arm,
+            "point": {"aggregator": "sum", "model.heads": heads, "ssma.kappa": 5},
+        }
+        for arm, heads in zip(used, (2, 3, 4), strict=True)
+    ]
+    ablation["cells"].append(ablation["cells"][0] | {"point": ablation["cells"][0]["point"] | {"ssma.kappa": 6}})
+    told = "One and the same arm, where an axis has no effect: gcn with (sum, heads=2) or (sum, heads=3) on MUTAG."
+    assert shared_arms(plan, "kappa_slots") == [told], "kappa is no setting of a sum, which is one row"
+    assert told in comparison(plan, "kappa_slots", frame).notes

@@ -76,7 +76,11 @@ def test_the_cost_of_an_official_split_is_known_beforehand(tmp_path):
             {"splits": {"folds": 3, "seed": 2**32}},
             "(?s)datasets.s.seed: Input should be less than 9007199254740992.*splits.seed: Input should be less than 4294967296",
         ),
-        ({"p": {"source": "web"}}, {}, "'synthetic', 'tu', 'zinc', 'lrgb', 'ogbg', 'ogbn', 'folder', 'file', 'pyg'"),
+        (
+            {"p": {"source": "web"}},
+            {},
+            "unknown source 'web'; allowed: synthetic, tu, zinc, lrgb, ogbg, ogbn, folder, file, pyg",
+        ),
     ],
 )
 def test_errors(datasets, changed, message):

@@ -69,9 +69,7 @@ def test_data_sets_times_layers_times_axes():
 
 
 def test_an_arm_that_two_ablations_share_is_run_once():
-    ablations = BASE["ablations"] | {
-        "again": {"axes": {"ssma.kappa": [3.0, 1 + 2]}, "fixed": {"ssma.selection": "attention"}}
-    }
+    ablations = BASE["ablations"] | {"again": {"axes": {"ssma.kappa": [3.0]}, "fixed": {"ssma.selection": "attention"}}}
     plan = plan_of(ablations=ablations)
     assert len(plan["arms"]) == 24
     cells = plan["ablations"]["again"]["cells"]
@@ -105,6 +103,10 @@ def test_a_new_result_version_retrains_everything(monkeypatch):
     before = {arm["id"] for arm in plan_of()["arms"]}
     monkeypatch.setattr("ssma.study.plan.RESULT_VERSION", ssma.RESULT_VERSION + 1)
     assert before.isdisjoint({arm["id"] for arm in plan_of()["arms"]})
+
+
+def test_an_empty_space_says_that_nothing_is_to_be_searched():
+    assert {arm["trials"] for arm in plan_of(tune={"trials": 50, "space": {}})["arms"]} == {0}
 
 
 def test_a_larger_search_continues_the_smaller_one():
@@ -185,6 +187,11 @@ def test_all_errors_at_once_with_their_path():
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2, "many"]}}}}, "got 'many'"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [0]}}}}, "ablations.a.axes.ssma.kappa: Input should be greater than 0, got 0"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTAG", "MUTAG"]}}}, "ablations.a.datasets: names 'MUTAG' twice; leave one out"),
+        ({"ablations": {"a": {"axes": {"aggregator": ["sum", "ssma", "sum"]}}}}, 'ablations.a.axes.aggregator: names "sum" twice; leave one out'),
+        ({"ablations": {"a": {"axes": {"ssma.kappa": [2, 3.0, "3"]}}}}, "ablations.a.axes.ssma.kappa: names 3 twice; leave one out"),
+        ({"tune": {"space": {"training.lr": [0.1, "1e-1"]}}}, "tune.space.training.lr: names 0.1 twice; leave one out"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "ablations": {"a": {"axes": {"mine.p": [1, "1"]}}}}, 'ablations.a.axes.mine.p: 1 and "1" would have one name; leave one out'),
+        ({"tune": {"trials": 50}}, "tune.trials: nothing is searched; give tune.space, or leave it out"),
         ({"layers": ["gcn", "gcn"]}, "layers: names 'gcn' twice; leave one out, got ['gcn', 'gcn']"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTG"]}}}, "'MUTG' is not in this study; did you mean 'MUTAG'?"),
         ({"ablations": {"a": {"axes": {"model.dropout": [0.1]}}}}, "ablations.a: which aggregator?"),
@@ -204,7 +211,7 @@ def test_all_errors_at_once_with_their_path():
         ({"splits": {"folds": 3, "use": 4}}, "splits.use: got 4, but there are 3 folds"),
         ({"tune": {"splits": 11}}, "tune.splits: got 11, but MUTAG has 10 splits"),
         ({"ablations": {"a": {"axes": {"aggregator": [["sum"]]}}}}, "unknown aggregator ['sum']"),
-        ({"ablations": {"a": {"axes": {"ssma.kappa": [True]}}}}, "ablations.a.axes.ssma.kappa: Value error, Input should not be true or false"),
+        ({"ablations": {"a": {"axes": {"ssma.kappa": [True]}}}}, "ablations.a.axes.ssma.kappa: Input should not be true or false, got True"),
         ({"seed": True}, "seed: Input should not be true or false"),
         ({"splits": {"seed": -1}}, "splits.seed: Input should be greater than or equal to 0"),
         ({"tune": {"trials": 10**20}}, "tune.trials: Input should be less than 9007199254740992, got 1" + "0" * 20),
@@ -232,6 +239,78 @@ def test_wrong_inputs_are_named(changes, message):
     assert message in errors_of(**changes)
 
 
+NODES = {"n": {"source": "synthetic", "task": "node_classification"}}
+PART = {"n": {"source": "ogbn", "name": "ogbn-arxiv", "parts": 1}}
+TYPED = {"t": {"source": "synthetic", "task": "typed_classification", "num_graphs": 9}}
+IDLE_AXES = [
+    (NODES, ["gcn"], {"training.batch_size": [1, 2]}),
+    (NODES, ["gcn"], {"model.readout": ["sum", "mean"]}),
+    (PART, ["gcn"], {"training.batch_size": [1, 2]}),
+    (PART, ["gat"], {"model.edge_features": [True, False]}),
+    ({"made": BASE["datasets"]["made"]}, ["gat", "gine"], {"model.edge_features": [True, False]}),
+    (TYPED, ["gcn", "gin"], {"model.edge_features": [True, False]}),
+    (TYPED, ["gcn"], {"model.heads": [2, 4]}),
+]
+
+
+@pytest.mark.parametrize(("datasets", "layers", "axis"), IDLE_AXES)
+def test_an_axis_along_which_nothing_changes_is_refused(datasets, layers, axis):
+    (key,) = axis
+    ablations = {"a": {"axes": {"aggregator": ["sum", "ssma"], **axis}}}
+    message = errors_of(datasets=datasets, layers=layers, ablations=ablations, tune={})
+    assert message.splitlines()[1:] == [
+        f"  - ablations.a.axes.{key}: has no effect with any data set, layer and setting of this ablation, so that its "
+        "arms would all be the same; leave it out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("datasets", "layers", "axis", "arms"),
+    [
+        (NODES | TYPED, ["gcn"], {"training.batch_size": [1, 2]}, 1 + 2),
+        ({"n": PART["n"] | {"parts": 2}}, ["gcn"], {"training.batch_size": [1, 2]}, 2),
+        (TYPED, ["gcn", "gat"], {"model.edge_features": [True, False]}, 1 + 2),
+        (TYPED, ["gcn"], {"model.heads": [2]}, 1),
+    ],
+)
+def test_an_axis_that_acts_somewhere_is_taken(datasets, layers, axis, arms):
+    ablations = {"a": {"axes": axis, "fixed": {"aggregator": "sum"}}}
+    assert len(plan_of(datasets=datasets, layers=layers, ablations=ablations, tune={})["arms"]) == arms
+
+
+TABLES = ("model", "training", "splits", "tune", "evaluate", "report", "data", "track", "theory", "aggregators")
+
+
+@pytest.mark.parametrize("key", [*TABLES, "datasets", "layers", "ablations", "study", "seed", "device", "title"])
+def test_an_empty_section_is_named_without_pythons_words(key):
+    told = f"1 error in the study file:\n  - {key}: is empty; fill it in, or leave it out to have its default"
+    assert errors_of(**{key: None}) == told
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ablations": {"a": None}}, "ablations.a: is empty"),
+        ({"ablations": {"a": {"axes": {"aggregator": None}}}}, "ablations.a.axes.aggregator: is empty"),
+        ({"datasets": {"a": None}}, "datasets.a: is empty"),
+        ({"tune": {"space": {"training.lr": None}}}, "tune.space.training.lr: is empty"),
+        ({"theory": {"growth": None}}, "theory.growth: is empty; write {} to run it with its defaults, or leave it out"),
+        ({"layers": []}, "layers: expected at least 1, got []"),
+        ({"datasets": {"a": {"source": "ogb"}}}, "datasets.a.source: unknown source 'ogb'; did you mean 'ogbn'? allowed: synthetic, tu,"),
+        ({"datasets": {"a": {"name": "MUTAG"}}}, "datasets.a.source: this key is required; allowed: synthetic, tu,"),
+        ({"tune": {"space": {"training": {"lr": [0.1, 1]}}}}, "tune.space: settings are written with a dot, such as training.lr"),
+        ({"ablations": {"a": {"axes": {"ssma": {"kappa": [2]}}}}}, "ablations.a.axes: settings are written with a dot, such as ssma.kappa"),
+        ({"layers": "gcn"}, "layers: expected a list, got 'gcn'"),
+        ({"layers": [False]}, "layers.0: expected a text, in quotes where YAML reads it as something else, got False"),
+        ({"model": ["budget"]}, "model: expected a table of keys, got ['budget']"),
+        ({"ablations": {"a": {"axes": ["aggregator"]}}}, "ablations.a.axes: expected a table of keys, got ['aggregator']"),
+    ],
+)  # fmt: skip
+def test_what_a_section_must_be_is_told_in_words_of_a_study_file(changes, message):
+    found = errors_of(**changes).splitlines()
+    assert len(found) == 2 and found[1].startswith(f"  - {message}")
+
+
 def test_a_reader_that_has_enough_ends_no_command_with_an_error():
     command = f"{sys.executable} -m ssma plan studies/paper.yaml | head -n 1"
     done = subprocess.run(
@@ -257,7 +336,9 @@ def test_types_guessed_by_a_command_line_are_converted_or_refused():
     own = {"mine": {"class": "json.JSONDecoder", "p": ["1e-3", {"q": "-2.E+1"}, "1e", "e1"]}}  # as YAML reads 1e-3
     plan = plan_of(aggregators=own, ablations={"a": {"axes": {"aggregator": ["mine"]}}}, tune={})
     assert plan["arms"][0]["settings"]["aggregator"]["p"] == [0.001, {"q": -20}, "1e", "e1"]
-    with pytest.raises(StudyError, match="study: Input should be a valid string, got 12"):
+    with pytest.raises(
+        StudyError, match="study: expected a text, in quotes where YAML reads it as something else, got 12"
+    ):
         parse_study(BASE | {"study": 1_2})
 
 
@@ -439,6 +520,10 @@ def test_records_are_sealed(tmp_path):
     path.write_text(path.read_text()[:20])
     with pytest.raises(StudyError, match="not a sealed record"):
         read_record(path)
+    path.write_text('{"study": "mine"}')
+    with pytest.raises(StudyError) as caught:
+        read_record(path)
+    assert str(caught.value).endswith("has no seal, so that it is none of the records that are written here")
     path.write_text('{"value": NaN, "seal": "x"}')
     with pytest.raises(StudyError, match="not a sealed record"):
         read_record(path)

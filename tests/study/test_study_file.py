@@ -149,5 +149,22 @@ def test_a_long_name_of_a_study_is_refused():
 @pytest.mark.parametrize("key", ["datasets", "layers"])
 def test_an_ablation_of_nothing_is_refused(key):
     """An empty list would else mean all of them."""
-    with pytest.raises(StudyError, match=rf"ablations\.a\.{key}: List should have at least 1 item"):
+    with pytest.raises(StudyError, match=rf"ablations\.a\.{key}: expected at least 1, got"):
         parse_study(STUDY | {"ablations": {"a": STUDY["ablations"]["a"] | {key: []}}})
+
+
+def test_a_text_that_no_file_could_hold_is_refused_before_anything_trains():
+    study = {
+        "study": "s",
+        "title": "Gr\udcf6\udcdfe",  # Latin-1 on a command line
+        "datasets": {"d": {"source": "tu"}},
+        "layers": ["gcn"],
+        "ablations": {"a": {"axes": {"aggregator": ["sum"]}, "claim": "\ud83d\ude00 are halves of one character"}},
+    }
+    told = "1 error in the study file:\n  - title: holds what is no character in UTF-8, got 'Gr\\udcf6\\udcdfe'"
+    with pytest.raises(StudyError) as caught:
+        parse_study(study)
+    assert str(caught.value) == told
+    study["ablations"]["a"]["claim"] = "\ud83d is half of one"
+    with pytest.raises(StudyError, match=r"2 errors(.*\n)+  - ablations\.a\.claim: holds what is no character"):
+        parse_study(study)

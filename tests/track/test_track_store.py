@@ -4,6 +4,7 @@ import builtins
 import contextlib
 import json
 import logging
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -20,6 +21,7 @@ from made_records import log_live, make_fit, make_plan, make_trial, write_arm
 
 from ssma.errors import StudyError
 from ssma.study.paths import Results
+from ssma.study.records import write_record
 from ssma.track.fill import fill
 from ssma.track.live import LiveTracker, NoTracker, open_tracker
 from ssma.track.store import artifact_folder, create_store, make_client, mlflow_errors, tracking_uri
@@ -282,6 +284,7 @@ import sys
 from pathlib import Path
 from made_records import log_live, make_plan, write_arm
 from ssma.study.paths import Results
+from ssma.study.records import write_record
 from ssma.track.live import open_tracker
 results, plan = Results(Path(sys.argv[1])), make_plan(["a", "b", "c", "d"], study=sys.argv[3])
 arm = plan["arms"][int(sys.argv[2])]
@@ -417,3 +420,16 @@ def test_a_user_without_a_home_folder_costs_the_store_only(tmp_path, monkeypatch
     told = "MLflow cannot be imported .*home directory.*track.enabled: false"
     with pytest.raises(StudyError, match=told), mlflow_errors(f"sqlite:///{tmp_path}/mlflow.db"):
         pass
+
+
+def test_variables_of_a_users_other_work_cost_nothing(tmp_path):
+    """An active model, to which MLflow's client logs too, and workspaces, which the store of a study does not have."""
+    plan, results = make_plan(["one"]), Results(tmp_path)
+    write_arm(results, plan["arms"][0])
+    write_record(results.plan, plan)
+    variables = {"MLFLOW_ACTIVE_MODEL_ID": "m-1", "MLFLOW_ENABLE_WORKSPACES": "true", "MLFLOW_WORKSPACE": "team"}
+    variables |= {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_RUN_ID": "1", "MLFLOW_EXPERIMENT_NAME": "other"}
+    command = [sys.executable, "-m", "ssma", "track", str(results.plan)]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted({key.partition(":")[0] for key in runs_of(results)}) == ["arm", "fit", "trial"]

@@ -330,7 +330,7 @@ def test_values_from_the_command_line_are_checked(tmp_path):
     assert status == 0, output
     assert "4 arms" in output
     status, output = snakemake(tmp_path, "-n", "--config", "tune={trials: 1, space: null}", "splits={use: null}")
-    assert "tune.space: Input should be a valid dictionary, got None" in output
+    assert "tune.space: is empty; fill it in, or leave it out to have its default" in output
     assert "splits.use" not in output
     status, output = snakemake(tmp_path, "-n", "--config", "seed=abc")
     assert status != 0

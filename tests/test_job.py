@@ -1,0 +1,40 @@
+"""What a job looks for before it trains."""
+
+import pytest
+
+from ssma.data.prepare import prepare
+from ssma.job import Job
+from ssma.study.config import parse_study
+from ssma.study.lookup import named_arm
+from ssma.study.paths import Results
+from ssma.study.plan import make_plan
+from ssma.study.records import write_record
+
+STUDY = {
+    "study": "s",
+    "device": "cpu",
+    "compiled": True,
+    "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
+    "layers": ["gcn"],
+    "ablations": {
+        "fixed": {"axes": {"ssma.mixing": ["convolution", "sum"]}},
+        "searched": {"axes": {"aggregator": ["sum", "ssma"]}},
+    },
+    "tune": {"trials": 2, "space": {"training.lr": [0.1, 0.2], "ssma.mixing": ["product", "sum"]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("label", "looked_for"),
+    [("(mixing=convolution)", True), ("(mixing=sum)", False), ("d / gcn / sum", False), ("searched", True)],
+)
+def test_a_compiler_is_looked_for_where_slots_may_be_multiplied(tmp_path, monkeypatch, label, looked_for):
+    checked = []
+    monkeypatch.setattr("ssma.job.check_compiler", checked.append)
+    plan, results = make_plan(parse_study(STUDY)), Results(tmp_path)
+    write_record(results.plan, plan)
+    dataset = plan["datasets"]["d"]
+    prepare(results.data(dataset["id"]), dataset, None)
+    arm = plan["ablations"]["searched"]["cells"][1]["arm"] if label == "searched" else named_arm(plan, label)["id"]
+    Job.open(results.plan, arm, 1)
+    assert [device.type for device in checked] == ["cpu"] * looked_for
