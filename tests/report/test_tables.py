@@ -74,6 +74,9 @@ def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):
     assert row["chosen: test on tuned splits"] == "82.0 ± 2.8 (2)"
     assert row["test-selected (biased): test on tuned splits"] == "92.0 ± 2.8 (2)"
     assert "biased: chosen by the test metric" in table.caption
+    frame.loc[(frame["stage"] == "tune") & (frame["trial"] == 0) & (frame["split"] == 1), "test"] = None
+    row = dict(zip(table.columns, texts(arms(plan, frame))[1], strict=True))
+    assert row["chosen: test on tuned splits"] == "80.0 (1/2)"
 
 
 def test_unequal_treatment_is_said_unless_it_is_the_axis(fabric, plan):
