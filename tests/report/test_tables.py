@@ -142,6 +142,16 @@ def test_three_renderings_escape_what_they_must():
     assert escape("κ ≤ 3,\n\nΔ\n") == r"$\kappa$ $\leq$ 3, $\Delta$"
 
 
+def test_markdown_shows_what_it_would_take_for_its_own():
+    cells = ["c2*c1^2*|W2|", "<b>x</b>", "$x$ and $y$", "_own.Agg", "PTC_MR ~1, p <0.0001, −2.78 *", "`a` \\ b\nc"]
+    made = Table("t", "**T** <x> of $5 & $6", ["a"], [[Cell(text)] for text in cells], ["own.__main__.Agg, I&amp;O"])
+    assert made.markdown().split("\n") == [
+        "**T** \\<x> of \\$5 & \\$6", "", "| a |", "| --- |", "| c2\\*c1^2\\*\\|W2\\| |", "| \\<b>x\\</b> |",
+        "| \\$x\\$ and \\$y\\$ |", "| \\_own.Agg |", "| PTC_MR \\~1, p <0.0001, −2.78 * |", "| \\`a\\` \\\\ b c |", "",
+        "own.\\_\\_main\\_\\_.Agg, I\\&amp;O", "",
+    ]  # fmt: skip
+
+
 def test_values_are_short_and_lists_are_cut():
     shown = [value_text(value) for value in (100_000, 1_600_000, 12_345, 0.25, 1.0, True, None, "None", [1, "a"])]
     assert shown == ["100k", "1.6M", "12345", "0.25", "1", "yes", "unset", "None", '[1,"a"]']
