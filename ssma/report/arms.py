@@ -82,7 +82,7 @@ def _chosen_text(evaluated: "pandas.DataFrame") -> str:
 
 
 def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)  # all digits that a search keeps
 
 
 def _span(values: "pandas.Series") -> str:

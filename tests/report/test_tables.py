@@ -184,6 +184,11 @@ def test_a_choice_per_split_is_listed_and_averaged_by_split(fabric):
     table = arms(read_plan(fabric.results.plan), collect(fabric.results))
     row = dict(zip(table.columns, texts(table)[0], strict=True))
     assert row["chosen hyperparameters"] == "split 0: a=1, b=x; split 1: a=2"
+    close = {"0": {"a": 0.0012345671}, "1": {"a": 0.0012345674}}
+    write_record(path, chosen | {"chosen": close})
+    again = arms(read_plan(fabric.results.plan), collect(fabric.results))
+    text = dict(zip(again.columns, texts(again)[0], strict=True))["chosen hyperparameters"]
+    assert text == "split 0: a=0.0012345671; split 1: a=0.0012345674"
     # splits 0 and 1 chose trials 0 and 1, with 0.9 and 0.8; of single trials the earliest of two equal ones
     assert row["chosen: validation on tuned splits"] == "85.0 ± 7.1 (2)"
     assert row["chosen: test on tuned splits"] == "85.0 ± 7.1 (2)"
