@@ -244,6 +244,19 @@ def test_the_figure_shows_arms_that_chose(report, study, tmp_path):
     assert (tmp_path / "out" / "figures" / "selection_bias.png").exists()
 
 
+def test_the_figure_tells_arms_with_long_names_apart(two_splits):
+    from matplotlib import pyplot
+
+    plan, frame = two_splits
+    names = [f"gcn / ssma (kappa=4 compression=0.25 selection=attention budget={size}0000)" for size in (1, 4)]
+    for arm, name in zip(plan["arms"], names, strict=True):
+        arm["label"] = f"MUTAG / {name}"
+    figure = draw(plan, frame, biases(frame))
+    shown = [label.get_text().replace("\n", " ") for ax in figure.axes for label in ax.get_yticklabels()]
+    assert sorted(shown) == names
+    pyplot.close(figure)
+
+
 def test_a_study_without_a_search_has_no_figure(fabric):
     fabric.evaluated(fabric.arm("MUTAG-gcn-sum", trials=0, splits=1, repeats=1), {(0, 0): 0.5})
     fabric.plan()
