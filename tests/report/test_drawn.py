@@ -116,7 +116,7 @@ def test_hovering_tells_value_number_and_arm(across):
     ]
     assert TIP not in svg and "http" not in svg and "<script" not in svg and "metadata" not in svg
     ids, used = re.findall(r' id="([^"]+)"', svg), re.findall(r'(?:href="#|url\(#)([^")]+)', svg)
-    assert len(ids) == len(set(ids)) and set(used) <= set(ids) and all(name.startswith("a-name-") for name in ids)
+    assert len(ids) == len(set(ids)) and set(used) <= set(ids) and all(name.startswith("a-name:") for name in ids)
     paths = "".join(re.findall(r' d="([^"]+)"', svg))
     assert re.search(r"\d\.\d\d ", paths) and not re.search(r"\.\d{3}", paths)
 
