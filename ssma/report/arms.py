@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.checks import chosen_by_test
 from ssma.report.flags import seconds_of
-from ssma.report.labels import Metric, metrics_of, point_text
+from ssma.report.labels import Metric, metrics_of, of_all, point_text
 from ssma.report.sanity import constant_notes, constants, marked
 from ssma.report.statistics import BIASED, summarise, test_selected_claim
 from ssma.report.table import Cell, Table
@@ -82,7 +82,7 @@ def _chosen_text(evaluated: "pandas.DataFrame") -> str:
 
 
 def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)  # all digits that a search keeps
 
 
 def _span(values: "pandas.Series") -> str:
@@ -99,8 +99,8 @@ def _on_tuned_splits(rows: "pandas.DataFrame", arm: str, metric: Metric | None) 
     tuned, evaluated = rows[rows["stage"] == "tune"], rows[rows["stage"] == "evaluate"]
     chosen = evaluated[["split", "trial"]].dropna().drop_duplicates()
     there, claim = tuned.merge(chosen, on=["split", "trial"]), test_selected_claim(rows, arm)
-    reached = [there[part].dropna() for part in ("validation", "test")]
+    reached, planned = [there[part].dropna() for part in ("validation", "test")], len(there)
     return [
-        *(f"{metric.spread(v.mean(), v.std(ddof=1))} ({len(v)})" if len(v) else "–" for v in reached),
+        *(f"{metric.spread(v.mean(), v.std(ddof=1))} ({of_all(len(v), planned)})" if len(v) else "–" for v in reached),
         f"{metric.spread(claim.mean, claim.std)} ({claim.n})" if claim else "–",
     ]

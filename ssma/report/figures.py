@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, FAINT, DASHES = "0.25", "0.5", (0, (4, 2))
+LETTER = 0.085
+"""Inches that a character takes at most."""
 STYLE = {
     "font.size": 9, "axes.titlesize": 9.5, "axes.labelsize": 9, "axes.edgecolor": "0.7", "grid.color": "0.9",
     "xtick.bottom": True, "xtick.color": INK, "ytick.color": INK, "axes.labelcolor": INK, "pdf.fonttype": 42,
@@ -54,7 +56,8 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
     summary, metrics = summarise(frame), metrics_of(frame)
     ok = frame[(frame["stage"] == "evaluate") & (frame["status"] == "ok")].sort_values(["split", "repeat"])
     width = _panel_width(encoding)
-    size = (0.8 + width * len(datasets), 0.8 + 2.3 * len(keys))
+    turn, below = _ticks(encoding, width)
+    size = (0.8 + width * len(datasets), 0.8 + 2.3 * len(keys) + below)
     set_theme("whitegrid", OF_STUDIES | _font_sizes(size[0]))
     figure, grid = pyplot.subplots(
         len(keys), len(datasets), figsize=size, squeeze=False, sharex=True, layout="constrained"
@@ -72,11 +75,11 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
                 _panel(ax, panel, encoding, summary, ok, arms)
             else:
                 ax.set_axis_off()
-            ax.set_title(f"{dataset} · {key}", loc="left", color=INK)
+            ax.set_title(_wrapped(f"{dataset} · {key}", width), loc="left", color=INK)
             if dataset in metrics and (column == 0 or not same):
                 ax.set_ylabel(f"test {metrics[dataset].title} {metrics[dataset].arrow}")
         grid[-1][column].set_xlabel(setting(encoding.x) + (f" ({encoding.scale})" if encoding.scale else ""))
-    _ticks(figure, grid, encoding, width)
+    _turn_ticks(grid, encoding, turn)
     if encoding.hue or drawn:
         _legend(figure, encoding, sorted({line.name for line in drawn}))
     if text := notes(plan, cells, summary):
@@ -198,30 +201,46 @@ def _panel_width(encoding: Encoding) -> float:
     return min(max(2.8, 0.5 * marks), 6.0)
 
 
-def _ticks(figure: "Figure", grid: Any, encoding: Encoding, width: float) -> None:
-    texts = [value_text(value) for value in encoding.axes[encoding.x]]
+def _ticks(encoding: Encoding, width: float) -> tuple[int, float]:
+    """Returns the angle of the tick labels, and the inches that long ones take below the panels."""
+    longest = LETTER * max(len(value_text(value)) for value in encoding.axes[encoding.x])
     span = max(encoding.places.values()) - min(encoding.places.values()) + 1.1 * encoding.gap
     room = width * 0.8 * encoding.gap / span  # inches between the two closest ticks
-    slanted = max(map(len, texts)) * 0.085 > room
+    if longest <= room:
+        return 0, 0.0
+    turn = 40 if longest < 1.5 and room > 0.2 else 90  # slanted ones reach far to the left, and into each other
+    return turn, max(0.0, longest * math.sin(math.radians(turn)) - 1)
+
+
+def _turn_ticks(grid: Any, encoding: Encoding, turn: int) -> None:
+    texts = [value_text(value) for value in encoding.axes[encoding.x]]
     for ax in grid.flat:
         ax.set_xticks(list(encoding.places.values()), texts)
-        if slanted:
-            ax.tick_params(axis="x", labelrotation=40)
+        if turn:
+            ax.tick_params(axis="x", labelrotation=turn)
             for label in ax.get_xticklabels():
-                label.set(ha="right", rotation_mode="anchor")
+                label.set(ha="right", rotation_mode="anchor", va="center" if turn == 90 else "baseline")
+
+
+def _wrapped(text: str, inches: float) -> str:
+    """Returns a text broken into lines of at most this width."""
+    return textwrap.fill(text, max(12, int(inches / LETTER)))
 
 
 def _legend(figure: "Figure", encoding: Encoding, lines: list[str]) -> None:
     from matplotlib.lines import Line2D
 
-    handles = []
+    handles, width = [], figure.get_figwidth()
     values = dict(zip(encoding.levels, encoding.axes[encoding.hue], strict=True)) if encoding.hue else {}
     for number, (level, value) in enumerate(values.items()):
         style = {"color": encoding.colours[level], "marker": MARKERS[number % len(MARKERS)], "mec": "white"}
         line = "-" if encoding.numeric else "none"
-        handles.append(Line2D([], [], ls=line, label=value_text(value), **style))
+        handles.append(Line2D([], [], ls=line, label=_wrapped(value_text(value), width - 0.6), **style))
     handles += [Line2D([], [], color=INK, lw=1.2, ls=DASHES, label=f"{name} (baseline)") for name in lines]
-    columns = max(1, min(len(handles), int(figure.get_figwidth() / 1.3)))
+    entry = 0.6 + LETTER * max(len(handle.get_label()) for handle in handles)
+    columns = max(1, min(len(handles), int(width / max(1.3, entry))))
+    rows = math.ceil(len(handles) / columns)
+    figure.set_figheight(figure.get_figheight() + 0.2 * max(0, rows - 2))
     title = setting(encoding.hue) if encoding.hue else None
     legend = figure.legend(
         handles=handles, title=title, loc="outside upper left", ncols=columns, frameon=False, alignment="left"

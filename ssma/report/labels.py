@@ -80,6 +80,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def of_all(number: int, planned: int) -> str:
+    """Returns "10", or "9/10" if some are lacking."""
+    return f"{number}" if number == planned else f"{number}/{planned}"
+
+
 def extent(values: Iterable[float], form: str = "") -> str:
     """Returns the smallest and the largest value as "37 to 48", or the one that both are."""
     ends = sorted(values)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ssma import paper
 from ssma.report.checks import chosen_by_test
 from ssma.report.gains import Gain, Pair, mean_gain, pair_of, relative_gain
-from ssma.report.labels import METRIC_NAMES, listing
+from ssma.report.labels import METRIC_NAMES, listing, of_all
 from ssma.report.paper_cells import Match, alike, candidates, match
 from ssma.report.sanity import predictor_cell
 from ssma.report.table import Cell, Table, table_id
@@ -257,8 +257,7 @@ def _ours(entry: paper.Result, found: Match, table: Beside, letters: Letters) ->
         return Cell(text, arm=name), Cell("–")
     factor, decimals, _ = UNITS[entry.unit]
     mean, std = factor * float(row["mean"]), factor * float(row["std"])
-    count = f"{row['n']}" if row["n"] == row["planned"] else f"{row['n']}/{row['planned']}"
-    text = f"{_mean_and_std(mean, std, decimals)} ({count})"
+    text = f"{_mean_and_std(mean, std, decimals)} ({of_all(row['n'], row['planned'])})"
     text += " †" if arm["selection"] == "test" else ""
     text += f" [{letters[tuple(found.departures)]}]" if found.departures else ""
     ours = Cell(text, arm=name, numbers=(mean, None if math.isnan(std) else std, int(row["n"])))

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-HALF_PAGE, LEVEL = 3.5, 0.2
-"""Inches: the width of a diagram, and the height of a line of it."""
+HALF_PAGE, LEVEL, LETTER, RANK = 3.5, 0.2, 0.065, 0.17
+"""Inches: the width of a diagram, the height of a line of it, a character, and the least room of a rank."""
 SHORT_LABEL = 14
-"""Characters; a diagram with longer labels takes the whole width of a page."""
+"""Characters; a diagram with longer labels takes the whole width of a page, or more where they need it."""
 TREATED = {
     "not_testable": "A place with a fit that is not ok is not ranked, and then nothing is tested.",
     "drop": "Means are over the splits and seeds at which the fits of all arms are ok (report.missing: drop).",
@@ -145,7 +145,9 @@ def diagram(plan: dict[str, Any], ablation: str, ranking: Ranking) -> "Figure | 
 
     set_theme("white", OF_STUDIES)
     labels, encoding = [point_text(point) for point in points], encode(plan, ablation)
-    width = HALF_PAGE if max(map(len, labels)) <= SHORT_LABEL else 2 * HALF_PAGE
+    longest = max(map(len, labels))
+    width = HALF_PAGE if longest <= SHORT_LABEL else 2 * HALF_PAGE
+    width = max(width, RANK * len(points) + 2 * LETTER * (longest + len(" (12.34) ")))
     figure, ax = pyplot.subplots(layout="constrained")
     colours = [encoding.colour({"point": point}) for point in points]
     drawn = critical_difference_diagram(  # of numbers, not names: sets of texts have another order in every process

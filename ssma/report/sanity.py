@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ssma.report.kept import split_sizes
-from ssma.report.labels import Metric, extent
+from ssma.report.labels import Metric, extent, of_all
 from ssma.report.table import Cell, Table
 from ssma.study.paths import Results
 from ssma.study.records import read_record
@@ -137,9 +137,8 @@ def predictor_cell(
     if values.empty:
         return Cell(f"undefined: {rows[0]['reason']}" if rows else "–")
     mean, std = float(values.mean()), float(values.std(ddof=1))
-    count = len(values) if len(values) == len(rows) else f"{len(values)}/{len(rows)}"
     numbers = (mean * factor, None if pandas.isna(std) else std * factor, len(values))
-    return Cell(f"{spread(mean, std)} ({count})", numbers=numbers)
+    return Cell(f"{spread(mean, std)} ({of_all(len(values), len(rows))})", numbers=numbers)
 
 
 def constants(frame: "pandas.DataFrame") -> dict[str, Constants]:

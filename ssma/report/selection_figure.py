@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_ARMS = 30  # of a panel
+LINE = 60  # characters of an arm's name; what one is longer stands below, since arms may differ in it alone
 LOOKS = {"validation": ("o", "#0173b2", -0.2), "per_split": ("s", "#029e73", 0.0), "test": ("D", "#d55e00", 0.2)}
 """Rule -> marker, colour (seaborn's colour-blind palette), and place beside its arm's line."""
 
@@ -28,8 +29,10 @@ def draw(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
 
     metrics = metrics_of(frame)
     figures.set_theme("whitegrid", figures.OF_STUDIES)
+    names = {label: [textwrap.fill(_name(arm), LINE) for arm, _ in arms] for label, arms in panels.items()}
     heights = [len(arms) for arms in panels.values()]
-    size = (7.2, 0.9 * len(panels) + 0.5 + 0.24 * sum(heights))
+    lines = max(1 + name.count("\n") for shown in names.values() for name in shown)
+    size = (7.2, 0.9 * len(panels) + 0.5 + (0.1 + 0.14 * lines) * sum(heights))
     ratios = [count + 1.5 for count in heights]
     figure, grid = pyplot.subplots(
         len(panels), 1, figsize=size, squeeze=False, layout="constrained", height_ratios=ratios
@@ -43,7 +46,7 @@ def draw(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
             for rule, value in values.items():
                 marker, colour, aside = LOOKS[rule]
                 ax.scatter(value, place + aside, marker=marker, color=colour, s=22, linewidths=0, zorder=2)
-        ax.set_yticks(range(len(arms)), [textwrap.shorten(_name(arm), 60) for arm, _ in arms])
+        ax.set_yticks(range(len(arms)), names[label])
         ax.set_ylim(len(arms) - 0.5, -0.5)
         ax.yaxis.grid(False)
         ax.set_title(label, loc="left", color=figures.INK)

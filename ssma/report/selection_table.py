@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.flags import size_text, space_size
 from ssma.report.folds import seen_in_tuning
-from ssma.report.labels import Metric, counted, extent, listing, metrics_of, point_text
+from ssma.report.labels import Metric, counted, extent, listing, metrics_of, of_all, point_text
 from ssma.report.selection_bias import Bias
 from ssma.report.statistics import BIASED, summarise
 from ssma.report.table import Cell, Table
+from ssma.report.tables import cell_of
 from ssma.statistics.describe import SMALLEST
 from ssma.statistics.outcome import Interval, NotTestable
 from ssma.statistics.pairs import corrected_t
@@ -52,7 +53,8 @@ def table(
         facts = [arm["dataset"], arm["layer"], arm["aggregator"], point_text(arm["fixed"]), str(arm["trials"])]
         bias, metric = found.get(arm["id"]), metrics.get(arm["dataset"])
         if arm["trials"] == 0:
-            numbers = [*map(Cell, "–––"), *_one_configuration(summary.loc[arm["id"]], metric)]
+            evaluated = cell_of(arm["id"], summary, metrics, set(), set())
+            numbers = [*map(Cell, "–––"), *[evaluated] * 3, Cell("–"), Cell("–"), Cell("nothing to choose"), Cell("–")]
         elif bias is None or metric is None:
             numbers = [Cell("–")] * (len(COLUMNS) - len(facts))
         else:
@@ -79,20 +81,12 @@ def _counts(bias: Bias) -> list[str]:
     return [whole, *(str(bias.states.get(state, 0)) for state in ("pruned", "failed"))]
 
 
-def _one_configuration(result: "pandas.Series", metric: Metric | None) -> list[Cell]:
-    nothing = [Cell("–"), Cell("–"), Cell("nothing to choose"), Cell("–")]
-    if metric is None or not result["n"]:
-        return [*map(Cell, "–––"), *nothing]
-    text = f"{metric.spread(result['mean'], result['std'])} ({result['n']})"
-    return [Cell(text, numbers=_numbers(result["mean"], result["std"], result["n"], metric))] * 3 + nothing
-
-
 def _cell(bias: Bias, rule: str, metric: Metric) -> Cell:
     found = bias.outcomes.get(rule)
     if found is None or not found.n:
         return Cell("–")
-    count = str(found.n) if found.n == len(found.tests) else f"{found.n}/{len(found.tests)}"
-    text = f"{metric.spread(found.mean, found.std)} ({count})" + (" †" if rule == "test" else "")
+    text = f"{metric.spread(found.mean, found.std)} ({of_all(found.n, len(found.tests))})"
+    text += " †" if rule == "test" else ""
     return Cell(text, numbers=_numbers(found.mean, found.std, found.n, metric))
 
 

@@ -21,8 +21,8 @@ def inline_svg(figure: "Figure", name: str) -> str:
     """Returns a figure as an SVG element to be placed in a page; hovering over a mark shows what it is.
 
     An artist has a tooltip if its group id (``set_gid``) is `TIP` and a text. Namespaces are dropped, since HTML needs
-    none. Ids are the figure's name and a number, so that several figures can share a page, and that a figure is the
-    same each time: matplotlib takes ids from sizes, which differ in their last bits.
+    none. Ids are the figure's name, a colon and a number: they are no name of a part of the page, and a figure is the
+    same each time, while matplotlib takes ids from sizes, which differ in their last bits.
     """
     import matplotlib
 
@@ -34,7 +34,7 @@ def inline_svg(figure: "Figure", name: str) -> str:
         for child in [child for child in parent if child.tag.endswith("}metadata")]:
             parent.remove(child)
     used = dict.fromkeys(REFERENCE.findall(buffer.getvalue()))
-    ids = {old: f"{slug(name)}-{number}" for number, old in enumerate(used)}
+    ids = {old: f"{slug(name)}:{number}" for number, old in enumerate(used)}
     for element in root.iter():
         _give_tooltip(element)
         if element.get("id") not in ids:

@@ -2,12 +2,16 @@
 
 import csv
 import io
+import re
 from dataclasses import dataclass, field, replace
 
 from ssma.report import latex
 from ssma.study.ids import slug
 
 NUMBERS = ("mean", "std", "n", "low", "high")
+LOST = r"[$]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|^#(?=#* )"
+MARKUP = re.compile(LOST + r"|[\\`|~]|\*(?=\S)|(?<=\S)\*|(?<![^\W_])_|_(?![^\W_])")
+"""What Markdown (GitHub's) takes for its own: formulas, tags, signs, a heading; and code, columns and emphasis."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,14 @@ class Table:
         return self.grouped and row > 0 and self.rows[row][0].text != self.rows[row - 1][0].text
 
     def markdown(self) -> str:
-        """Returns a caption, a pipe table and the notes."""
-        lines = [self.columns, ["---"] * len(self.columns)]
-        lines += [[_markdown(cell) for cell in row] for row in self.rows]
+        """Returns a caption, a pipe table and the notes; only a caption may have Markdown of its own."""
+        lines = [[*map(_markdown, self.columns)], ["---"] * len(self.columns)]
+        lines += [
+            [f"**{_markdown(cell.text)}**" if cell.bold else _markdown(cell.text) for cell in row] for row in self.rows
+        ]
         body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-        return "\n\n".join([self.caption, body, *self.notes, *self.footnotes]) + "\n"
+        caption = re.sub(LOST, r"\\\g<0>", self.caption)  # which may emphasise
+        return "\n\n".join([caption, body, *map(_markdown, self.notes + self.footnotes)]) + "\n"
 
     def csv(self) -> str:
         """Returns the cells as shown, without caption and notes; those with numbers have these beside them in full."""
@@ -93,6 +100,6 @@ def table_id(name: str) -> str:
     return f"table-{slug(name)}"
 
 
-def _markdown(cell: Cell) -> str:
-    text = cell.text.replace("|", r"\|").replace("\n", " ")
-    return f"**{text}**" if cell.bold else text
+def _markdown(text: str) -> str:
+    """Returns a text for Markdown, in one line: it stands there as it is."""
+    return MARKUP.sub(r"\\\g<0>", " ".join(text.split("\n")))

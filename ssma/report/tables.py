@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.checks import chosen_by_test, shared_arms, unequal_effort, unequal_treatment
 from ssma.report.floor import Floor, floor_marked, floor_notes
-from ssma.report.labels import Metric, acting, listing, metrics_of, setting, value_text
+from ssma.report.labels import Metric, acting, listing, metrics_of, of_all, setting, value_text
 from ssma.report.layout import headings, lay_out
 from ssma.report.sanity import constant_notes, constants, marked, sanity_rows
 from ssma.report.statistics import describe_arm, summarise
@@ -70,9 +70,8 @@ def cell_of(arm: str | None, summary: "pandas.DataFrame", bold: set[str], biased
     row = summary.loc[arm]
     if not row["n"]:
         return Cell(row["reason"] if row["reason"] in ("missing", "failed") else f"failed: {row['reason']}", arm=arm)
-    count = row["n"] if row["n"] == row["planned"] else f"{row['n']}/{row['planned']}"
     metric = Metric(row["metric"], row["direction"])
-    text = f"{metric.spread(row['mean'], row['std'])} ({count})"
+    text = f"{metric.spread(row['mean'], row['std'])} ({of_all(row['n'], row['planned'])})"
     std = None if math.isnan(row["std"]) else float(row["std"]) * metric.factor
     numbers = (float(row["mean"]) * metric.factor, std, int(row["n"]))
     return Cell(f"{text} †" if arm in biased else text, arm in bold, arm, numbers)

@@ -112,6 +112,10 @@ class _Reader:
         """Says whether all planned fits of an arm are ok."""
         return bool(self.summary.loc[arm, "n"] and self.summary.loc[arm, "n"] == self.summary.loc[arm, "planned"])
 
+    def of_one_split(self, arms: list[str]) -> list[str]:
+        """Returns the data sets of those arms that are evaluated on one split alone."""
+        return [arm["dataset"] for arm in self.plan["arms"] if arm["id"] in arms and len(arm["splits"]) == 1]
+
     def best(self, arms: list[str], metric: Metric) -> str:
         return (max if metric.direction == "maximize" else min)(arms, key=self.mean)
 
@@ -162,12 +166,12 @@ def _place(reader: _Reader, dataset: str, layer: str, arms: dict[str, Point], ru
     """Returns the sentence of a data set and layer: its best mean, and its settings against the baseline."""
     best = reader.best(run, metric)
     row = reader.summary.loc[best]
-    count = row["n"] if reader.whole(best) else f"{row['n']} of {row['planned']}"
+    count = counted(row["n"], "fit") if reader.whole(best) else f"{row['n']} of {row['planned']} fits"
     of = f"of {counted(len(run), 'setting')}" + (
         f" ({len(arms) - len(run)} have no result)" if len(run) < len(arms) else ""
     )
     text = f"{dataset}, {layer}: {of} the best is {point_text(arms[best])}, "
-    text += f"{metric.title} {metric.spread(row['mean'], row['std'])} ({count} fits)"
+    text += f"{metric.title} {metric.spread(row['mean'], row['std'])} ({count})"
     if equal := [point_text(arms[arm]) for arm in run if arm != best and reader.mean(arm) == reader.mean(best)]:
         text += f", and {listing(equal)} {'has' if len(equal) == 1 else 'have'} the same mean"
     name = baseline_name(layer)
@@ -254,6 +258,11 @@ def _tests(reader: _Reader) -> list[str]:
         text += f"p < {ALPHA} alone"
         text += f", and {_span(ones, family)} to be the first to hold after Holm over {family}" if family > 1 else ""
         sentences.append(f"{text}.")
+    if alone := reader.of_one_split([arm for arm, one in found.items() if one.p is not None]):
+        of = listing(alone, 12)
+        sentences.append(
+            f"Of {of} the pairs are seeds of one split: a result holds for other seeds, not for other data."
+        )
     return [" ".join(sentences)]
 
 

@@ -21,7 +21,7 @@ def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
     html = (out / "index.html").read_text()
     assert not re.search(r"https?://|<script|<link", html)
     for name in ("main", "kappa_slots"):
-        assert f'id="{slug(name)}-' in html and (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert f'id="{slug(name)}:' in html and (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert (out / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
     for path in re.findall(r'href="([^#"]+)"', html):
         assert (out / path).is_file()
@@ -101,6 +101,17 @@ def test_what_left_the_study_leaves_its_report(study, tmp_path):
     build(study, tmp_path / "new")
     assert files_of(out) - own == files_of(tmp_path / "new")
     assert own < files_of(out)
+
+
+def test_no_part_of_the_page_has_the_id_of_another(study, fabric, tmp_path):
+    fabric.ablations |= {name: fabric.ablations["main"] for name in ("main-1", "kappa_slots-2")}
+    fabric.plan()
+    build(study, tmp_path / "out")
+    page = (tmp_path / "out" / "index.html").read_text()
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids)) > 50
+    assert {"main-1", "kappa_slots-2"} <= set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)
+    assert set(re.findall(r"url\(#([^)]+)\)", page)) <= set(ids)
 
 
 def test_a_frame_older_than_the_plan_is_refused(study, tmp_path):

@@ -116,7 +116,7 @@ def test_hovering_tells_value_number_and_arm(across):
     ]
     assert TIP not in svg and "http" not in svg and "<script" not in svg and "metadata" not in svg
     ids, used = re.findall(r' id="([^"]+)"', svg), re.findall(r'(?:href="#|url\(#)([^")]+)', svg)
-    assert len(ids) == len(set(ids)) and set(used) <= set(ids) and all(name.startswith("a-name-") for name in ids)
+    assert len(ids) == len(set(ids)) and set(used) <= set(ids) and all(name.startswith("a-name:") for name in ids)
     paths = "".join(re.findall(r' d="([^"]+)"', svg))
     assert re.search(r"\d\.\d\d ", paths) and not re.search(r"\.\d{3}", paths)
 
@@ -177,3 +177,25 @@ def test_a_claim_reaches_the_page(study, tmp_path):
     write_record(study.plan, plan | {"config": {"ablations": {"main": {"claim": "always better (section 5.2)."}}}})
     build(study, tmp_path / "out")
     assert "The paper: always better (section 5.2)." in (tmp_path / "out/index.html").read_text()
+
+
+def test_long_names_stay_on_the_figure_and_leave_the_panels_their_room(fabric):
+    names = ["sum", *(f"my_models.aggregators.Gated{kind}" for kind in ("Sum", "Mean", "Max", "Min", "Product"))]
+    cells = {}
+    for name in names:
+        for layers in (2, 3):
+            arm = fabric.arm(f"MUTAG-gcn-{name}-{layers}", repeats=1)
+            fabric.evaluated(arm, {(split, 0): 0.7 + 0.01 * split for split in range(3)})
+            cells[arm] = [name, layers]
+    fabric.ablation("hue", {"aggregator": names, "model.num_layers": [2, 3]}, cells)
+    fabric.ablation("x", {"aggregator": names}, {arm: [name] for arm, (name, layers) in cells.items() if layers == 2})
+    fabric.plan()
+    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
+    for ablation in ("hue", "x"):
+        figure = draw(plan, ablation, frame)
+        figure.draw_without_rendering()
+        whole = figure.bbox.extents
+        boxes = [text.get_window_extent() for legend in figure.legends for text in legend.get_texts()]
+        boxes += [label.get_window_extent() for ax in figure.axes for label in ax.get_xticklabels()]
+        assert all(box.x0 >= whole[0] and box.x1 <= whole[2] and box.y0 >= whole[1] for box in boxes)
+        assert all(ax.get_window_extent().height > figure.dpi for ax in figure.axes)  # an inch

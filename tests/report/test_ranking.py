@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 
 from ssma.report.axes import axis_table
@@ -108,3 +110,25 @@ def test_the_diagram_shows_ranks_and_the_critical_difference(three, tmp_path):
         [path.read_bytes() for path in save(diagram(plan, "main", ranking), tmp_path / folder, "r")] for folder in "ab"
     )
     assert first == second
+
+
+def test_long_names_and_many_ranks_fit_the_diagram(fabric):
+    for ablation, names in (
+        ("long", ["sum", "my_models.aggregators.GatedMean", "my_models.aggregators.GatedSumOfSquares"]),
+        ("many", ["sum", *(f"short{number}" for number in range(14))]),
+    ):
+        cells = {}
+        for layer in (f"l{number}" for number in range(16)):
+            for number, name in enumerate(names):
+                cells[fabric.arm(f"MUTAG-{layer}-{name}-{ablation}", splits=2, repeats=1)] = [name]
+                tests = {(split, 0): 0.5 + 0.01 * number + 0.001 * split for split in range(2)}
+                fabric.evaluated(f"MUTAG-{layer}-{name}-{ablation}", tests)
+        fabric.ablation(ablation, {"aggregator": names}, cells)
+    fabric.plan()
+    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
+    for ablation in ("long", "many"):
+        figure = diagram(plan, ablation, rank(plan, ablation, frame))
+        labels = [text.get_window_extent() for text in figure.axes[0].texts]
+        assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in labels)
+        ticks = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+        assert all(left.x1 < right.x0 for left, right in pairwise(ticks))

@@ -130,6 +130,18 @@ def test_the_table_has_a_row_per_arm_and_marks_what_is_biased(report):
     assert "biased: chosen by the test metric" in made.caption
 
 
+def test_an_arm_with_nothing_to_choose_says_how_many_fits_are_ok(report, fabric):
+    fabric.evaluated("MUTAG-gat-mean", {(0, 0): 0.5, (1, 0): "diverged"})
+    gone = fabric.arm("MUTAG-gat-sum", trials=0, selection="none", splits=2, repeats=1)
+    fabric.evaluated(gone, {(0, 0): "diverged", (1, 0): "diverged"})
+    fabric.plan()
+    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
+    made = table(plan, frame, biases(frame), {"MUTAG": 0.5, "ZINC": None})
+    found = {row[0].arm: [cell.text for cell in row[made.columns.index("validation") :][:3]] for row in made.rows}
+    assert found["MUTAG-gat-mean"] == ["50.0 (1/2)"] * 3
+    assert found[gone] == ["failed: diverged"] * 3
+
+
 def test_the_optimism_has_its_interval_and_its_mean(fabric):
     validations = {"MUTAG-gcn-sum": [[0.9, 0.9, 0.9], [0.8, 0.8, 0.8]], "MUTAG-gin-sum": [[0.9, 0.9, 0.9], [0.5, 0, 0]]}
     tests = {"MUTAG-gcn-sum": [[0.5, 0.6, 0.7], [0.6, 0.8, 0.7]], "MUTAG-gin-sum": [[0.7, 0.7, 0.7], [0.7, 0.7, 0.9]]}
@@ -230,6 +242,19 @@ def test_the_figure_shows_arms_that_chose(report, study, tmp_path):
     assert 'id="selection_bias"' in html and "nothing to choose" in html
     assert (tmp_path / "out" / "tables" / "selection_bias.csv").exists()
     assert (tmp_path / "out" / "figures" / "selection_bias.png").exists()
+
+
+def test_the_figure_tells_arms_with_long_names_apart(two_splits):
+    from matplotlib import pyplot
+
+    plan, frame = two_splits
+    names = [f"gcn / ssma (kappa=4 compression=0.25 selection=attention budget={size}0000)" for size in (1, 4)]
+    for arm, name in zip(plan["arms"], names, strict=True):
+        arm["label"] = f"MUTAG / {name}"
+    figure = draw(plan, frame, biases(frame))
+    shown = [label.get_text().replace("\n", " ") for ax in figure.axes for label in ax.get_yticklabels()]
+    assert sorted(shown) == names
+    pyplot.close(figure)
 
 
 def test_a_study_without_a_search_has_no_figure(fabric):

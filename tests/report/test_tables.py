@@ -74,6 +74,9 @@ def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):
     assert row["chosen: test on tuned splits"] == "82.0 ± 2.8 (2)"
     assert row["test-selected (biased): test on tuned splits"] == "92.0 ± 2.8 (2)"
     assert "biased: chosen by the test metric" in table.caption
+    frame.loc[(frame["stage"] == "tune") & (frame["trial"] == 0) & (frame["split"] == 1), "test"] = None
+    row = dict(zip(table.columns, texts(arms(plan, frame))[1], strict=True))
+    assert row["chosen: test on tuned splits"] == "80.0 (1/2)"
 
 
 def test_unequal_treatment_is_said_unless_it_is_the_axis(fabric, plan):
@@ -139,6 +142,16 @@ def test_three_renderings_escape_what_they_must():
     assert escape("κ ≤ 3,\n\nΔ\n") == r"$\kappa$ $\leq$ 3, $\Delta$"
 
 
+def test_markdown_shows_what_it_would_take_for_its_own():
+    cells = ["c2*c1^2*|W2|", "<b>x</b>", "$x$ and $y$", "_own.Agg", "PTC_MR ~1, p <0.0001, −2.78 *", "`a` \\ b\nc"]
+    made = Table("t", "**T** <x> of $5 & $6", ["a"], [[Cell(text)] for text in cells], ["own.__main__.Agg, I&amp;O"])
+    assert made.markdown().split("\n") == [
+        "**T** \\<x> of \\$5 & \\$6", "", "| a |", "| --- |", "| c2\\*c1^2\\*\\|W2\\| |", "| \\<b>x\\</b> |",
+        "| \\$x\\$ and \\$y\\$ |", "| \\_own.Agg |", "| PTC_MR \\~1, p <0.0001, −2.78 * |", "| \\`a\\` \\\\ b c |", "",
+        "own.\\_\\_main\\_\\_.Agg, I\\&amp;O", "",
+    ]  # fmt: skip
+
+
 def test_values_are_short_and_lists_are_cut():
     shown = [value_text(value) for value in (100_000, 1_600_000, 12_345, 0.25, 1.0, True, None, "None", [1, "a"])]
     assert shown == ["100k", "1.6M", "12345", "0.25", "1", "yes", "unset", "None", '[1,"a"]']
@@ -171,6 +184,11 @@ def test_a_choice_per_split_is_listed_and_averaged_by_split(fabric):
     table = arms(read_plan(fabric.results.plan), collect(fabric.results))
     row = dict(zip(table.columns, texts(table)[0], strict=True))
     assert row["chosen hyperparameters"] == "split 0: a=1, b=x; split 1: a=2"
+    close = {"0": {"a": 0.0012345671}, "1": {"a": 0.0012345674}}
+    write_record(path, chosen | {"chosen": close})
+    again = arms(read_plan(fabric.results.plan), collect(fabric.results))
+    text = dict(zip(again.columns, texts(again)[0], strict=True))["chosen hyperparameters"]
+    assert text == "split 0: a=0.0012345671; split 1: a=0.0012345674"
     # splits 0 and 1 chose trials 0 and 1, with 0.9 and 0.8; of single trials the earliest of two equal ones
     assert row["chosen: validation on tuned splits"] == "85.0 ± 7.1 (2)"
     assert row["chosen: test on tuned splits"] == "85.0 ± 7.1 (2)"
