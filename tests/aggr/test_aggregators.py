@@ -449,10 +449,26 @@ def test_f_mean_auxiliary_loss_by_hand_and_its_sample():
     same = pickle.loads(pickle.dumps(copy.deepcopy(aggr)))
     assert torch.equal(same.auxiliary_loss(), aggr.auxiliary_loss())
     assert "sample" not in aggr.state_dict()
+    averaged = torch.optim.swa_utils.AveragedModel(aggr, use_buffers=True)
+    averaged.update_parameters(aggr)
     aggr(messages(5000, D), torch.zeros(5000).long())
+    averaged.update_parameters(aggr)  # the sample has another size
     assert 2048 <= aggr.sample.numel() <= 4096 and aggr.sample.size(1) == D
     aggr(x[:0], INDEX[:0], dim_size=1)
     assert aggr.auxiliary_loss() == 0
+
+
+def test_a_median_of_a_number_of_messages_that_a_compiler_does_not_know():
+    """As in a GCN, which leaves out self-loops before it adds its own."""
+    aggr, x = made("median"), messages(INDEX.numel(), D)
+
+    def loopless(x, index):
+        kept = index != 2
+        return aggr(x[kept], index[kept], dim_size=NODES)
+
+    compiled = torch.compile(loopless, backend="eager", fullgraph=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        assert torch.equal(compiled(x, INDEX), loopless(x, INDEX))
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru"])
