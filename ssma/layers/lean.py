@@ -78,7 +78,7 @@ def lean(layer: MessagePassing) -> MessagePassing:
 def _only_sums(layer: MessagePassing, x: Any, edge_index: Any) -> bool:
     """Says whether a layer sums its messages, the usual way round, and nobody wants to see them, or to take other steps
     for its steps."""
-    if recorded() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active():
+    if recorded():
         return False
     aggr = layer.aggr_module
     watched = (
