@@ -4,7 +4,7 @@ from numbers import Integral, Real
 
 import torch
 from torch import Tensor
-from torch.nn import Linear
+from torch.nn import Linear, Module
 from torch.nn.functional import linear
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils import degree, scatter
@@ -180,6 +180,16 @@ def group_sizes(index: Tensor, dim_size: int, ref: Tensor) -> Tensor:
     return sizes.view(-1, *[1] * (ref.dim() - 1))
 
 
+def prepared(layer: Module) -> Module:
+    """Returns a layer whose weights are used without calling it, after what torch's pruning, and its older weight and
+    spectral norm, make of them before each call."""
+    for hook in layer._forward_pre_hooks.values():
+        if type(hook).__module__.startswith("torch.nn.utils."):
+            hook(layer, ())
+    return layer
+
+
 def apply_linear(layer: Linear, x: Tensor) -> Tensor:
     """Applies a linear map in the dtype of its input."""
+    prepared(layer)
     return linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))

@@ -11,7 +11,7 @@ from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr.affine import compare_maps
 from ssma.aggr.combine import Recipe, Way, attended, boosts, call, combined
-from ssma.aggr.grouped import check_switch, check_width, is_number, is_width, targets_of
+from ssma.aggr.grouped import check_switch, check_width, is_number, is_width, prepared, targets_of
 from ssma.aggr.selection import groups_of, random_slots
 from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_map, transformed_weight
 from ssma.aggr.steps import largest_factor
@@ -286,7 +286,7 @@ class SSMAAggregation(Aggregation):
         place, dtype = (like.dtype, like.device), like.dtype
         weight, bias, expand = (None if p is None else p.to(dtype) for p in (self.weight, self.bias, self.expand))
         maps = (self.source_score, self.target_score) if self.selection == "attention" else ()
-        scores = tuple(p.to(dtype) for score in maps for p in (score.weight, score.bias))
+        scores = tuple(p.to(dtype) for score in map(prepared, maps) for p in (score.weight, score.bias))
         if self.mixing == "sum":
             matrix = self._affine(dtype).flatten(1) @ weight.flatten(1).t()
             return Recipe(None, None, matrix, None, expand, bias, scores)
