@@ -69,7 +69,7 @@ class MedianAggregation(GroupedAggregation):
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         by_value, order = x.sort(dim=0, stable=True)
-        by_group = by_value.take_along_dim(index[order].argsort(dim=0, stable=True), 0)
+        by_group = by_value.gather(0, index[order].argsort(dim=0, stable=True))
         sizes = degree(index, dim_size, torch.long)
         ends = sizes.cumsum(0)
         padded = torch.cat([by_group, x.new_zeros(1, *x.shape[1:])])  # its last row is for empty groups

@@ -109,12 +109,12 @@ def scores(
         target_index: The row of ``target`` of each message of all heads.
     """
     if source is None:
-        score = linear(message.view(-1, recipe.scores[0].size(1)), *recipe.scores[:2])
+        score = linear(message.reshape(-1, recipe.scores[0].size(1)), *recipe.scores[:2])
     else:
         score = rows_of(linear(source, *recipe.scores[:2]), source_index)
     if target is not None:
         score = score + rows_of(linear(target, *recipe.scores[2:]), target_index)
-    return leaky_relu(score).div(way.temperature).view(-1, way.kappa).t().contiguous()
+    return leaky_relu(score).div(way.temperature).reshape(-1, way.kappa).t().contiguous()
 
 
 def combined(way: Way, recipe: Recipe, filled: Tensor, slots: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ def factors(way: Way, recipe: Recipe, filled: Tensor, slots: Tensor) -> tuple:
     that a factor of the result (``gain``). An empty slot has the neutral element of the product. The arguments are
     those of :func:`combined`.
     """
-    largest = slots.detach().abs().amax(-1, keepdim=True).clamp_(min=1)
+    largest = slots.detach().abs().amax(-1, keepdim=True).clamp(min=1)
     present = filled.unsqueeze(-1) > _slot_numbers(slots.size(0), slots.device)  # [kappa, G, 1]
     if recipe.boost is None:
         scale, root = largest.reciprocal(), torch.ones_like(largest[0])

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch_geometric.nn import DegreeScalerAggregation, GPSConv, MessagePassing
+from torch_geometric.nn import DegreeScalerAggregation, FusedGATConv, GPSConv, MessagePassing
 from torch_geometric.nn.aggr import Aggregation, MultiAggregation
 from torch_geometric.utils import is_sparse, to_edge_index
 
@@ -47,7 +47,7 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
             f"use_aggregation got {type(inner).__name__} but expected a PyG MessagePassing layer; of a module that "
             f"holds layers, give each layer"
         )
-    if type(inner).aggregate is not MessagePassing.aggregate:
+    if type(inner).aggregate is not MessagePassing.aggregate or isinstance(inner, FusedGATConv):
         raise TypeError(f"use_aggregation got {type(inner).__name__}, which aggregates in its own way and ignores aggr")
     if isinstance(inner.aggr_module, DegreeScalerAggregation | MultiAggregation):
         if all(module is not aggr for module in inner.aggr_module.modules()):

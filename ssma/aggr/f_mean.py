@@ -51,7 +51,7 @@ class FMeanAggregation(GroupedAggregation):
         self.f, self.f_inverse = (
             ModuleList(Linear(*pair) for pair in zip(widths[:-1], widths[1:], strict=True)) for widths in (WIDTHS, back)
         )
-        self.register_buffer("sample", None, persistent=False)
+        self.sample: Tensor | None = None  # no buffer: its size changes, and buffers are averaged and sent to others
         self.reset_parameters()
 
     @torch.no_grad()

@@ -4,7 +4,7 @@ from numbers import Integral, Real
 
 import torch
 from torch import Tensor
-from torch.nn import Linear
+from torch.nn import Linear, Module
 from torch.nn.functional import linear
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils import degree, scatter
@@ -140,9 +140,15 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
 def check_width(aggr: Aggregation, x: Tensor, dim: int) -> None:
     """Raises a `ValueError` for messages of another shape than ``heads`` times ``in_channels`` of an aggregation."""
     allowed = {2: (aggr.heads * aggr.in_channels,), 3: (aggr.heads, aggr.in_channels)}
-    if dim % x.dim() != 0 or tuple(x.shape[1:]) != allowed.get(x.dim()):
+    if dim % x.dim() != 0:
         raise ValueError(
-            f"{type(aggr).__name__} got messages of shape {tuple(x.shape)} and dim={dim} but expected [E, heads * "
+            f"{type(aggr).__name__} got messages of shape {tuple(x.shape)} and dim={dim} but expected them in the "
+            f"first dimension; it cannot stand in a layer of several stacks (ARMAConv) or see several states of a node "
+            f"at once, [B, N, F]: give a layer one of them at a time"
+        )
+    if tuple(x.shape[1:]) != allowed.get(x.dim()):
+        raise ValueError(
+            f"{type(aggr).__name__} got messages of shape {tuple(x.shape)} but expected [E, heads * "
             f"in_channels] or [E, heads, in_channels] with heads={aggr.heads} and in_channels={aggr.in_channels}; "
             f"build it with the heads and the width of the layer's messages"
         )
@@ -180,6 +186,16 @@ def group_sizes(index: Tensor, dim_size: int, ref: Tensor) -> Tensor:
     return sizes.view(-1, *[1] * (ref.dim() - 1))
 
 
+def prepared(layer: Module) -> Module:
+    """Returns a layer whose weights are used without calling it, after what torch's pruning, and its older weight and
+    spectral norm, make of them before each call."""
+    for hook in layer._forward_pre_hooks.values():
+        if type(hook).__module__.startswith("torch.nn.utils."):
+            hook(layer, ())
+    return layer
+
+
 def apply_linear(layer: Linear, x: Tensor) -> Tensor:
     """Applies a linear map in the dtype of its input."""
+    prepared(layer)
     return linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))

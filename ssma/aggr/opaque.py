@@ -8,10 +8,18 @@ from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 
+def transparent() -> bool:
+    """Says whether someone looks on who sees through torch's own steps only: a transform of `torch.func` (grad, vmap,
+    ...) or `torch.jit.trace`."""
+    if torch.compiler.is_compiling():
+        return False
+    return torch._C._are_functorch_transforms_active() or torch.jit.is_tracing()
+
+
 def recorded() -> bool:
-    """Says whether steps are recorded or replaced (by a compiler, or a dispatch mode such as that of fake tensors), so
-    that tensors may have no values."""
-    return torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None
+    """Says whether steps are recorded or replaced (by a compiler, whoever :func:`transparent` tells of, or a dispatch
+    mode such as that of fake tensors), so that tensors may have no values."""
+    return torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None or transparent()
 
 
 def opaque(
@@ -22,6 +30,7 @@ def opaque(
     gradients: Callable[..., tuple],
     shape: Callable[..., Tensor],
     shapes: Callable[..., tuple[Tensor, ...]],
+    plain: Callable[..., Tensor],
 ) -> Callable[..., Tensor]:
     """Returns ``forward`` with its gradient. Called with ``inline=True``, it lets a compiler look inside.
 
@@ -36,6 +45,7 @@ def opaque(
         gradients: From the context, the gradient and ``backward`` to a gradient for each argument.
         shape: Like ``forward``, for tensors without data.
         shapes: Like ``backward``, for tensors without data.
+        plain: Like ``forward``, in torch's own steps, for whoever :func:`transparent` tells of.
     """
 
     class Function(torch.autograd.Function):
@@ -48,7 +58,12 @@ def opaque(
         @staticmethod
         def backward(ctx: Any, grad: Tensor) -> tuple:
             if torch.is_grad_enabled():
-                raise RuntimeError(f"{name} has no second derivatives; call backward or grad without create_graph")
+                raise RuntimeError(
+                    f"{name} has no second derivatives; call backward or grad without create_graph, or take them with "
+                    f"transforms of torch.func"
+                )
+            if not torch.compiler.is_compiling() and torch._C._functorch.is_legacy_batchedtensor(grad):
+                raise RuntimeError(f"{name} takes one gradient at a time; use torch.func.jacrev for several at once")
             with torch.autocast(grad.device.type, enabled=False):
                 return gradients(ctx, grad.contiguous(), backward)
 
@@ -61,6 +76,8 @@ def opaque(
     )
 
     def call(*inputs: Any, inline: bool = False) -> Tensor:
+        if transparent():
+            return plain(*inputs)
         return (operator if torch.compiler.is_compiling() and not inline else Function.apply)(*inputs)
 
     return call

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ssma.aggr.compiled import CompiledSteps
-from ssma.aggr.opaque import opaque
+from ssma.aggr.opaque import opaque, transparent
 from ssma.aggr.steps import Buffers, Steps
 
 LANES = 16  # matrix products are twice as fast if the width of the thin matrix is a multiple of this
@@ -38,7 +38,8 @@ def compressed_product(
         G_P = g |P|^{\alpha} \left( G_Q + \alpha P \, \mathrm{Re}(\bar{P} G_Q) / |P|^2 \right), \quad \alpha = 1/n - 1
 
     Rows are processed in chunks that fit the cache, and backward multiplies again instead of storing, so memory does
-    not grow with the size of the spectra. One opaque operator for `torch.compile`; no second derivatives.
+    not grow with the size of the spectra. One opaque operator for `torch.compile`; no second derivatives but
+    under transforms of `torch.func`, which hold all of it.
 
     Args:
         slots: ``[kappa, rows, channels]`` real.
@@ -57,7 +58,7 @@ def compressed_product(
     Returns:
         ``[rows, outputs]``.
     """
-    outputs = weight.size(1)
+    outputs, compiled = weight.size(1), compiled or transparent()
     if compiled and not real:  # these kernels want real and imaginary parts apart
         matrix, weight = _parts_apart(matrix), _parts_apart(weight.t()).t()
     arguments = (slots, scale, near, matrix, root, gain, in_lanes(weight), real, logarithmic, compiled)
@@ -144,7 +145,12 @@ def _shapes(grad, slots, scale, near, matrix, root, gain, weight, real, logarith
     return torch.empty_like(slots), torch.empty_like(matrix), torch.empty_like(weight)
 
 
-_product = opaque("ssma::compressed_product", _forward, _backward, _save, _gradients, _shape, _shapes)
+def _plain(slots, scale, near, matrix, root, gain, weight, real, logarithmic, compiled):
+    signal = CompiledSteps(Buffers(slots), real, logarithmic).signal(slots * scale @ matrix, near, root, gain)
+    return signal @ weight if logarithmic else signal @ weight * gain
+
+
+_product = opaque("ssma::compressed_product", _forward, _backward, _save, _gradients, _shape, _shapes, _plain)
 
 
 def chunks(slots: Tensor, weight: Tensor) -> list[slice]:

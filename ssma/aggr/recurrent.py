@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import GRU, LSTM
 from torch_geometric.utils import degree, scatter
 
-from ssma.aggr.grouped import GroupedAggregation
+from ssma.aggr.grouped import GroupedAggregation, prepared
 from ssma.aggr.selection import position_in_group
 
 
@@ -56,7 +56,7 @@ class RecurrentAggregation(GroupedAggregation):
     # The networks always run as in training: there is no dropout, and CUDA can go backward in no other mode.
 
     def _weights(self, dtype: torch.dtype) -> list[Tensor]:
-        return [weight.to(dtype) for weight in self.rnn.all_weights[0]]
+        return [weight.to(dtype) for weight in prepared(self.rnn).all_weights[0]]
 
 
 class LSTMAggregation(RecurrentAggregation):

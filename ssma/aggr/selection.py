@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
-from torch_geometric.utils import degree
+from torch_geometric.utils import degree, scatter
 
 from ssma.aggr.grouped import head_groups
 from ssma.aggr.opaque import opaque, recorded
@@ -56,7 +56,7 @@ def random_draw(index: Tensor, dim_size: int, kappa: int, training: bool) -> tup
     place = slot if training else torch.where(sizes > kappa, slot * sizes // kappa, slot)
     filled = sizes.clamp(max=kappa)
     chosen = torch.where(slot < filled, sizes.cumsum(0) - sizes + place, count)
-    return torch.cat([order, order.new_tensor([count])])[chosen], filled
+    return torch.cat([order, order.new_full((1,), count)])[chosen], filled
 
 
 def random_slots(message: Tensor, index: Tensor, dim_size: int, kappa: int, training: bool) -> tuple[Tensor, Tensor]:
@@ -170,4 +170,8 @@ def _shapes(grad, weight, message, group):
     return torch.empty_like(weight), torch.empty_like(message)
 
 
-_weighted_sums = opaque("ssma::weighted_sums", _sums, _sums_backward, _save, _gradients, _shape, _shapes)
+def _plain(weight, message, group, sizes, order):
+    return scatter(weight.unsqueeze(-1) * message, group, 1, sizes.size(0), "sum")
+
+
+_weighted_sums = opaque("ssma::weighted_sums", _sums, _sums_backward, _save, _gradients, _shape, _shapes, _plain)

@@ -11,7 +11,7 @@ from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr.affine import compare_maps
 from ssma.aggr.combine import Recipe, Way, attended, boosts, call, combined
-from ssma.aggr.grouped import check_switch, check_width, is_number, is_width, targets_of
+from ssma.aggr.grouped import check_switch, check_width, is_number, is_width, prepared, targets_of
 from ssma.aggr.selection import groups_of, random_slots
 from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_map, transformed_weight
 from ssma.aggr.steps import largest_factor
@@ -62,9 +62,10 @@ class SSMAAggregation(Aggregation):
     A node without messages gets a constant, the compressor applied to the unit impulse (the empty product; to ones
     with ``mixing="product"``, to zeros with ``"sum"``). Results are finite for entries up to 1e30, gradients up to
     1e15; where a product of several factors is exactly zero its gradient is infinite, and 0 is taken. Second
-    derivatives are refused. The inner part runs in float32 (float64 for float64 inputs); the result has the dtype of
-    the messages. It does not depend on the order of a node's messages, except in random selection where a node has more
-    than kappa.
+    derivatives are refused to ``create_graph``; transforms of `torch.func` (grad, vmap, jacrev, hessian, ...) run in
+    torch's own steps, which have them and take more memory. The inner part runs in float32 (float64 for float64
+    inputs); the result has the dtype of the messages. It does not depend on the order of a node's messages, except in
+    random selection where a node has more than kappa.
 
     Attention scores see what the layer propagates, :math:`\mathrm{LeakyReLU}(a_k^\top h_i + b_k^\top h_j)`, when the
     aggregation was put into the layer by :func:`ssma.aggr.use_aggregation`. Called alone, there are no node features:
@@ -284,7 +285,7 @@ class SSMAAggregation(Aggregation):
         place, dtype = (like.dtype, like.device), like.dtype
         weight, bias, expand = (None if p is None else p.to(dtype) for p in (self.weight, self.bias, self.expand))
         maps = (self.source_score, self.target_score) if self.selection == "attention" else ()
-        scores = tuple(p.to(dtype) for score in maps for p in (score.weight, score.bias))
+        scores = tuple(p.to(dtype) for score in map(prepared, maps) for p in (score.weight, score.bias))
         if self.mixing == "sum":
             matrix = self._affine(dtype).flatten(1) @ weight.flatten(1).t()
             return Recipe(None, None, matrix, None, expand, bias, scores)

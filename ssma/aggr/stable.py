@@ -2,7 +2,8 @@
 the same on every call.
 
 A compiler left to itself adds to rows in whatever order its threads come, and makes sums over rows for up to 4096 of
-them, or for more. Second derivatives do not get here: the sums of :mod:`ssma.aggr.selection` refuse them.
+them, or for more. Second derivatives do not get here: the sums of :mod:`ssma.aggr.selection` refuse them. Transforms of
+`torch.func`, and a trace, are given torch's own steps.
 """
 
 import math
@@ -10,6 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import softmax
+
+from ssma.aggr.opaque import transparent
 
 
 class _Rows(torch.autograd.Function):
@@ -73,17 +77,17 @@ class _GroupSoftmax(torch.autograd.Function):
 
 def rows_of(x: Tensor, index: Tensor) -> Tensor:
     """Returns rows of ``[S, C]`` by an index ``[M]``, ``[M, C]``."""
-    return _Rows.apply(x, index)
+    return x.index_select(0, index) if transparent() else _Rows.apply(x, index)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Returns `torch.nn.functional.linear` of rows ``[M, C]``."""
-    return _Linear.apply(x, weight, bias)
+    return (torch.nn.functional.linear if transparent() else _Linear.apply)(x, weight, bias)
 
 
 def shifted(x: Tensor, bias: Tensor) -> Tensor:
     """Returns rows ``[M, C]`` plus a bias ``[C]``."""
-    return _Shifted.apply(x, bias)
+    return x + bias if transparent() else _Shifted.apply(x, bias)
 
 
 def group_softmax(score: Tensor, group: Tensor, sizes: Tensor) -> Tensor:
@@ -94,6 +98,8 @@ def group_softmax(score: Tensor, group: Tensor, sizes: Tensor) -> Tensor:
         group: Group of each message, ``[M]``.
         sizes: Number of messages of each group, ``[G]``.
     """
+    if transparent():
+        return softmax(score, group, num_nodes=sizes.size(0), dim=1)
     return _GroupSoftmax.apply(score, group, sizes)
 
 

@@ -12,6 +12,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import is_sparse
 
 from ssma.aggr import SumAggregation
+from ssma.aggr.grouped import prepared
 from ssma.aggr.opaque import recorded
 
 
@@ -55,7 +56,7 @@ class LeanGATConv(GATConv):
     ) -> Tensor:
         """Returns the attention of each edge, ``[E, heads]``."""
         if edge_attr is not None and edge_attr.dim() == 2 and self.lin_edge is not None:
-            by_head = self.lin_edge.weight.view(self.heads, self.out_channels, -1)
+            by_head = prepared(self.lin_edge).weight.view(self.heads, self.out_channels, -1)
             alpha_j = alpha_j if alpha_i is None else alpha_j + alpha_i
             alpha_i = linear(edge_attr, torch.einsum("hcd,hc->hd", by_head, self.att_edge[0]))
             edge_attr = None
@@ -78,7 +79,7 @@ def lean(layer: MessagePassing) -> MessagePassing:
 def _only_sums(layer: MessagePassing, x: Any, edge_index: Any) -> bool:
     """Says whether a layer sums its messages, the usual way round, and nobody wants to see them, or to take other steps
     for its steps."""
-    if recorded() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active():
+    if recorded():
         return False
     aggr = layer.aggr_module
     watched = (

@@ -10,6 +10,7 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import degree
 
 from ssma.aggr import MaxAggregation, MeanAggregation, MinAggregation, StdAggregation
+from ssma.aggr.grouped import prepared
 from ssma.aggr.pna import mean_log_degree, scaled_by_degree
 
 
@@ -123,7 +124,7 @@ class PNATowersConv(MessagePassing):
             given = "no edge_attr" if edge_attr is None else f"edge_attr of shape {tuple(edge_attr.shape)}"
             raise ValueError(f"PNATowersConv got {given} but expected edge_channels={self.edge_channels}")
         parts = [self.channels, self.channels, self.edge_channels or 0]
-        of_target, of_source, of_edge = self.pre.weight.split(parts, dim=1)
+        of_target, of_source, of_edge = prepared(self.pre).weight.split(parts, dim=1)
         of_sources, x = x if isinstance(x, tuple) else (x, x)
         target = linear(x, of_target, self.pre.bias).view(-1, self.towers, self.channels)
         source = linear(of_sources, of_source).view(-1, self.towers, self.channels)

@@ -5,12 +5,14 @@ import inspect
 import math
 import pickle
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 import torch_geometric
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.utils import prune, spectral_norm, weight_norm
 
 import ssma.aggr
 from ssma.aggr import AGGREGATORS, FMeanAggregation, PNAAggregation, PowerMeanAggregation, make_aggregation
@@ -449,10 +451,56 @@ def test_f_mean_auxiliary_loss_by_hand_and_its_sample():
     same = pickle.loads(pickle.dumps(copy.deepcopy(aggr)))
     assert torch.equal(same.auxiliary_loss(), aggr.auxiliary_loss())
     assert "sample" not in aggr.state_dict()
+    averaged = torch.optim.swa_utils.AveragedModel(aggr, use_buffers=True)
+    averaged.update_parameters(aggr)
     aggr(messages(5000, D), torch.zeros(5000).long())
+    averaged.update_parameters(aggr)  # the sample has another size
     assert 2048 <= aggr.sample.numel() <= 4096 and aggr.sample.size(1) == D
     aggr(x[:0], INDEX[:0], dim_size=1)
     assert aggr.auxiliary_loss() == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated:FutureWarning")
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [(weight_norm, "gv"), (spectral_norm, ["orig"]), (partial(prune.l1_unstructured, amount=0.5), ["orig"])],
+)
+@pytest.mark.parametrize("name", [*WIDE, "fmean", "ssma"])
+def test_weights_that_torch_makes_before_each_call(name, change, parts):
+    aggr, x = made(name), messages(INDEX.numel(), D)
+    paths = [path for path, weight in aggr.named_parameters() if weight.dim() == 2 and "." in path]
+    places = [(aggr.get_submodule(path.rpartition(".")[0]), path.rpartition(".")[2]) for path in paths]
+    for module, weight in places:
+        change(module, weight)
+    for _ in range(2):  # what made a weight for the last call is gone with its gradient
+        out = aggr(x, INDEX, dim_size=NODES)
+        aggr.zero_grad()
+        out.square().sum().backward()
+        learning = {path for path, parameter in aggr.named_parameters() if parameter.grad is not None}
+        assert {f"{path}_{part}" for path in paths for part in parts if "target" not in path} <= learning
+        with torch.no_grad():
+            for parameter in aggr.parameters():
+                parameter.mul_(1.5)
+    out = aggr(x, INDEX, dim_size=NODES)
+    plain = made(name)
+    kept = {path: value for path, value in aggr.state_dict().items() if path in plain.state_dict()}
+    made_now = {path: getattr(*place) for path, place in zip(paths, places, strict=True)}
+    plain.load_state_dict(kept | made_now)
+    close(out, plain(x, INDEX, dim_size=NODES))
+    assert paths and not torch.equal(made_now[paths[0]], made(name).get_parameter(paths[0]))
+
+
+def test_a_median_of_a_number_of_messages_that_a_compiler_does_not_know():
+    """As in a GCN, which leaves out self-loops before it adds its own."""
+    aggr, x = made("median"), messages(INDEX.numel(), D)
+
+    def loopless(x, index):
+        kept = index != 2
+        return aggr(x[kept], index[kept], dim_size=NODES)
+
+    compiled = torch.compile(loopless, backend="eager", fullgraph=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        assert torch.equal(compiled(x, INDEX), loopless(x, INDEX))
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru"])

@@ -6,7 +6,9 @@ import pickle
 import pytest
 import torch
 from torch_geometric.nn import (
+    ARMAConv,
     EGConv,
+    FusedGATConv,
     GCNConv,
     GINEConv,
     HypergraphConv,
@@ -93,12 +95,21 @@ def test_a_layer_without_source_features():
 def test_layers_that_would_ignore_the_aggregation_are_refused():
     with pytest.raises(TypeError, match="EGConv, which aggregates in its own way"):
         use_aggregation(EGConv(8, 8), SumAggregation())
+    fused = FusedGATConv.__new__(FusedGATConv)  # it cannot be made without the library that it calls
+    with pytest.raises(TypeError, match="FusedGATConv, which aggregates in its own way"):
+        use_aggregation(fused, SumAggregation())
     with pytest.raises(ValueError, match="mixes aggregations"):
         use_aggregation(SAGEConv(8, 8, aggr=["mean", "max"]), SSMAAggregation(8))
     with pytest.raises(TypeError, match="Linear but expected a PyG MessagePassing"):
         use_aggregation(torch.nn.Linear(8, 8), SumAggregation())
     with pytest.raises(TypeError, match="type str but expected a PyG Aggregation"):
         use_aggregation(SAGEConv(8, 8), "sum")
+
+
+def test_a_layer_whose_messages_are_not_in_the_first_dimension():
+    layer = use_aggregation(ARMAConv(8, 8, num_stacks=2), SSMAAggregation(8))
+    with pytest.raises(ValueError, match=r"shape \(2, 7, 8\) and dim=-2 but expected them in the first dimension"):
+        layer(X, EDGES)
 
 
 def test_features_do_not_survive_an_exception():

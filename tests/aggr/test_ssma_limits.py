@@ -66,6 +66,76 @@ def test_second_derivatives_are_refused(selection):
         torch.autograd.grad(out.sum(), x, create_graph=True)
 
 
+def test_several_gradients_at_once_are_refused():
+    x = messages(5).requires_grad_()
+    out = SSMAAggregation(5, 2)(x, INDEX, dim_size=4)
+    with pytest.raises(RuntimeError, match="one gradient at a time; use torch.func.jacrev"):
+        torch.autograd.grad(out, x, torch.ones(2, *out.shape), is_grads_batched=True)
+
+
+OPTIONS = [
+    {},
+    {"selection": "random"},
+    {"kappa": 6, "compression": 1.0},
+    {"normalisation": "log", "learn_affine": True},
+    {"normalisation": "none"},
+    {"mixing": "product"},
+    {"mixing": "sum"},
+    {"slots_from": "features"},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_transforms_of_torch_func(options):
+    """Gradients, Jacobians, several inputs and several networks at once, and second derivatives by differences."""
+    torch.manual_seed(0)
+    edges = torch.tensor([[0, 1, 2, 3, 4, 0, 2], [1, 2, 0, 0, 0, 2, 4]])
+    layer, other = (
+        use_aggregation(GATConv(6, 3, heads=2), SSMAAggregation(3, heads=2, **options)).double().eval()
+        for _ in range(2)
+    )
+    x = torch.randn(5, 6, dtype=torch.float64, requires_grad=True)
+    weights = {name: weight.detach() for name, weight in layer.named_parameters()}
+
+    def loss(weights, x):
+        return torch.func.functional_call(layer, weights, (x, edges)).square().sum()
+
+    expected = torch.autograd.grad(loss({}, x), [x, *layer.parameters()], allow_unused=True, materialize_grads=True)
+    by_weight, by_input = torch.func.grad(loss, (0, 1))(weights, x.detach())
+    torch.testing.assert_close([by_input, *by_weight.values()], list(expected))
+
+    inputs = torch.stack([x.detach(), 2 * x.detach()])
+    torch.testing.assert_close(
+        torch.vmap(layer, (0, None))(inputs, edges), torch.stack([layer(one, edges) for one in inputs])
+    )
+    of_each = torch.vmap(torch.func.grad(loss), (None, 0))(weights, inputs)
+    torch.testing.assert_close({name: grad[0] for name, grad in of_each.items()}, by_weight)
+    stacked, _ = torch.func.stack_module_state([layer, other])
+    together = torch.vmap(lambda own: torch.func.functional_call(layer, own, (x, edges)))(stacked)
+    torch.testing.assert_close(together, torch.stack([layer(x, edges), other(x, edges)]))
+
+    jacobian = torch.autograd.functional.jacobian(lambda x: layer(x, edges), x)
+    for transform in (torch.func.jacrev, torch.func.jacfwd):
+        torch.testing.assert_close(transform(lambda x: layer(x, edges))(x.detach()), jacobian)
+    step = torch.zeros_like(x)
+    step[1, 2] = 1e-6
+    hessian = torch.func.hessian(loss, 1)(weights, x.detach())
+    ahead, behind = (torch.autograd.grad(loss({}, x + sign * step), x)[0] for sign in (1, -1))
+    torch.testing.assert_close(hessian[1, 2], (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_trace_serves_graphs_of_other_sizes(options, tmp_path):
+    torch.manual_seed(0)
+    layer = use_aggregation(GATConv(6, 3, heads=2), SSMAAggregation(3, heads=2, **options)).eval()
+    torch.jit.trace(layer, (torch.randn(4, 6), torch.randint(4, (2, 9)))).save(tmp_path / "layer.pt")
+    traced = torch.jit.load(tmp_path / "layer.pt")
+    for nodes, edges in ((1, 1), (3, 2), (20, 70)):
+        x, edge_index = torch.randn(nodes, 6), torch.randint(nodes, (2, edges))
+        torch.testing.assert_close(traced(x, edge_index), layer(x, edge_index))
+
+
 def test_slots_of_features_in_a_layer_are_the_states_before_attention():
     """A node with one neighbour: all slots are that neighbour's state, whatever its attention weight."""
     torch.manual_seed(0)
