@@ -18,7 +18,7 @@ from ssma.errors import STOPPED, StudyError
 from ssma.study.config import Study, load_study
 from ssma.study.cost import describe, duration, plan_cost, usable_cores
 from ssma.study.locks import exclusive
-from ssma.study.lookup import named, named_arm, open_results, read_plan
+from ssma.study.lookup import named, named_arm, open_results, read_plan, unprepared
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import read_record, write_record
@@ -291,12 +291,8 @@ def _status(options: argparse.Namespace) -> int:
     print(f"{plan['study']}: {len(records) - len(failed)} of {len(plan['arms'])} arms have a result")
     for record in failed:
         print(f"  {record['arm_id']}: {record['reason']}")
-    for dataset in plan["datasets"].values():
-        if not (results.data(dataset["id"]) / "card.json").exists():
-            log_file = results.root / "logs" / "prepare" / f"{dataset['id']}.log"
-            told = log_file.read_text(errors="replace").splitlines()[-1:] if log_file.exists() else []
-            why = f": {told[0].removeprefix('ssma: ')} ({log_file})" if told else ""
-            print(f"  data set {dataset['label']} is not prepared{why}")
+    for line in unprepared(plan, results):
+        print(f"  {line}")
     for name, experiment in plan.get("theory", {}).items():  # older plans have none
         path = results.theory(experiment["id"])
         record = read_record(path) if path.exists() else {"status": "missing", "reason": "it has not run"}

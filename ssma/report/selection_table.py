@@ -53,7 +53,7 @@ def table(
         facts = [arm["dataset"], arm["layer"], arm["aggregator"], point_text(arm["fixed"]), str(arm["trials"])]
         bias, metric = found.get(arm["id"]), metrics.get(arm["dataset"])
         if arm["trials"] == 0:
-            evaluated = cell_of(arm["id"], summary, metrics, set(), set())
+            evaluated = cell_of(arm["id"], summary, set(), set())
             numbers = [*map(Cell, "–––"), *[evaluated] * 3, Cell("–"), Cell("–"), Cell("nothing to choose"), Cell("–")]
         elif bias is None or metric is None:
             numbers = [Cell("–")] * (len(COLUMNS) - len(facts))

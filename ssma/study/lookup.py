@@ -1,6 +1,6 @@
 """Reading a plan, and finding things of it by name, with an error that helps."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +68,13 @@ def named_arm(plan: Mapping[str, Any], text: str) -> dict[str, Any]:
     ids = [arm["id"] for arm in found or plan["arms"]]
     shown = ", ".join(ids[:8]) + (f" and {len(ids) - 8} more" if len(ids) > 8 else "")
     raise StudyError(f"{'several arms have' if found else 'no arm has'} '{text}' in id or label: {shown}")
+
+
+def unprepared(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
+    """Yields a line for each data set that is not prepared, with the last one of its log, which says why."""
+    for dataset in plan["datasets"].values():
+        if not (results.data(dataset["id"]) / "card.json").exists():
+            log = results.root / "logs" / "prepare" / f"{dataset['id']}.log"
+            told = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
+            why = f": {told[0].removeprefix('ssma: ')} ({log})" if told else ""
+            yield f"data set {dataset['label']} is not prepared{why}"
