@@ -14,6 +14,11 @@ from ssma.aggr.steps import BLOCK, Buffers, geometric_factor, logarithmic_factor
 Number = tuple[Tensor, ...]
 """Real part, and imaginary part unless all are real; ``[rows, m1, b]`` each."""
 
+# Inputs and modes are checked on every call; that the functions called are still themselves need not be, and takes
+# longer. (Before torch 2.8 there is no such choice.)
+_SKIP = getattr(torch.compiler, "skip_guard_on_globals_unsafe", None)
+OPTIONS = {} if _SKIP is None else {"guard_filter_fn": _SKIP}
+
 _KERNELS: dict[tuple, Callable] = {}
 """What :func:`run` has compiled, by what it is kept for."""
 
@@ -96,7 +101,7 @@ def _kernel(function: Callable, options: tuple) -> Callable:
         return function(*options, *tensors)
 
     run.__code__ = run.__code__.replace(co_name=function.__name__)  # its own: torch limits the kernels of a code object
-    return torch.compile(run, fullgraph=True, dynamic=False)
+    return torch.compile(run, fullgraph=True, dynamic=False, options=OPTIONS)
 
 
 def _signal(

@@ -13,6 +13,7 @@ from ssma.aggr.steps import Buffers, Steps
 
 LANES = 16  # matrix products are twice as fast if the width of the thin matrix is a multiple of this
 CHUNK_BYTES = {"cpu": 2**19, "cuda": 2**26}  # of a factor: what caches hold, for each thread; what keeps a GPU busy
+CHUNK_ROWS = 160  # at least: of fewer, reading the weights takes longer than what caches save
 
 
 def compressed_product(
@@ -160,7 +161,7 @@ def chunks(slots: Tensor, weight: Tensor) -> list[slice]:
     threads = torch.get_num_threads() if slots.device.type == "cpu" else 1
     budget = CHUNK_BYTES.get(slots.device.type, CHUNK_BYTES["cuda"]) * threads
     budget = min(budget, 4 * budget // slots.size(0))  # four of a chunk's factors, or more smaller ones
-    size, rows = max(1, budget // (weight.size(0) * weight.element_size())), slots.size(1)
+    size, rows = max(CHUNK_ROWS, budget // (weight.size(0) * weight.element_size())), slots.size(1)
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
 
 

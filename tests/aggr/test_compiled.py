@@ -53,6 +53,7 @@ def way(request, monkeypatch):
     """Small calls are compiled as a whole, others step by step, in chunks of rows."""
     if request.param == "steps":
         monkeypatch.setitem(combine.WHOLE_BYTES, "cpu", 0)
+        monkeypatch.setattr(product, "CHUNK_ROWS", 1)
         monkeypatch.setitem(product.CHUNK_BYTES, "cpu", 4096)
     return request.param
 
@@ -134,6 +135,7 @@ def test_what_is_compiled_serves_any_number_of_rows(monkeypatch, compression):
     assert counters["stats"]["unique_graphs"] == 2
     monkeypatch.setitem(combine.WHOLE_BYTES, "cpu", 0)
     assert compare(9, 30, 2, 0) == 4
+    monkeypatch.setattr(product, "CHUNK_ROWS", 1)
     monkeypatch.setitem(product.CHUNK_BYTES, "cpu", 8192)
     assert compare(100) == 4
     assert compare(1) == 6

@@ -171,6 +171,7 @@ def test_chunks_of_rows(kappa, options, monkeypatch):
     columns = aggr.m1 * (aggr.m2 // 2 + 1) * 2
     results = []
     for bytes_of_a_factor in (1, 4 * columns * 8, 2**30):
+        monkeypatch.setattr(product, "CHUNK_ROWS", 1)
         monkeypatch.setitem(product.CHUNK_BYTES, "cpu", bytes_of_a_factor)
         out = aggr(messages, index)
         results.append(
