@@ -52,7 +52,7 @@ def _no_groups(table: Any) -> Any:
 
 
 class Range(Strict):
-    """A range to search: integers where both ends are integers, else real numbers."""
+    """A range to search: of whole numbers where the setting is one (of your own class: both ends are), else of real."""
 
     low: Annotated[int | float, Number]
     """Smallest value."""

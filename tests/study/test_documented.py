@@ -6,7 +6,7 @@ from typing import Literal, get_args, get_origin
 
 import pytest
 
-from ssma.study.config import Study
+from ssma.study.config import Ablation, Range, Study
 from ssma.study.datasets import AnyDataset
 from ssma.study.settings import AGGREGATORS, GROUPS, SSMAOptions
 
@@ -76,8 +76,14 @@ def test_the_section_on_data_has_every_key_of_every_source():
     for model in get_args(get_args(AnyDataset)[0]):
         for name, field in model.model_fields.items():
             key = field.alias or name
-            assert re.search(rf"`{key}[`:]|[{{, ]{key}: ", section) or key in ("fixed", "splits"), (model.__name__, key)
+            assert re.search(rf"`{key}[`:]|[{{, ]{key}: ", section), (model.__name__, key)
             for word in literals(field.annotation):
                 assert re.search(rf"`(\w+: )?{word}`|: {word}[,}}`]", section), (model.__name__, key, word)
             if type(field.default) is int:
                 assert f"`{key}` ({field.default})" in section, (model.__name__, key)
+
+
+def test_ablations_and_ranges_have_every_key():
+    section = TEXT.split("\n## Ablations\n")[1].split("\n## Aggregators\n")[0]
+    for key in (*Ablation.model_fields, *Range.model_fields):
+        assert re.search(rf"`{key}[`:]|[{{ ]{key}: ", section), key
