@@ -28,7 +28,7 @@ log = logging.getLogger("ssma")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status: 0, 1 for a result that is not there, 2 for a wrong input."""
+    """Runs one command, returns its exit status: 0, 1 for a result that lacks or is another one, 2 for wrong input."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     log.setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
     planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
     planner.add_argument("--write", type=Path, metavar="PLAN", help="also write the plan to this file")
-    planner.add_argument("--cores", type=_positive, default=usable_cores(), help="cores to estimate for")
+    planner.add_argument("--cores", type=_positive, default=usable_cores(), help="cores to estimate for (all)")
     command("store", _store, "Create the stores of MLflow and the searches before jobs start.", "plan")
     command(
         "prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset"
@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         ("theory", _theory, "experiment", "Run a theory experiment and draw its figure."),
     ):
         command(name, run, text, "plan", what).add_argument(
-            "--threads", type=_positive, default=1, help="torch's threads"
+            "--threads", type=_positive, default=1, help="torch's threads (1)"
         )
     command("collect", _collect, "Gather all records in one table (parquet).", "plan")
     reporter = command("report", _report, "Make the page, tables and figures from whatever records exist.", "plan")
@@ -123,8 +123,8 @@ def _add_bench(commands: Any) -> None:
         bench.add_argument("--quick", action="store_true", help="a small grid, in under a minute")
         bench.add_argument("--budget", type=_positive, metavar="SECONDS", help="for a cell's repeats (10; quick: 1)")
         if what != "data":
-            bench.add_argument("--memory-share", type=_share, default=0.6, help="of the free memory, for one call")
-            bench.add_argument("--time-cap", type=_positive, default=60, metavar="SECONDS", help="for one call")
+            bench.add_argument("--memory-share", type=_share, default=0.6, help="of free memory, for one call (0.6)")
+            bench.add_argument("--time-cap", type=_positive, default=60, metavar="SECONDS", help="for one call (60)")
         if what in ("aggr", "fit"):
             bench.add_argument("--compiled", action="store_true", help="SSMA also with compiled=True")
         if what in ("data", "fit"):

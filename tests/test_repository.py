@@ -31,3 +31,8 @@ def test_profiles_agree_on_what_happens_after_a_failure():
     for profile in profiles:
         assert profile["keep-going"] is True
         assert profile["rerun-incomplete"] is True
+
+
+def test_captions_hold_where_a_study_chooses_by_the_test_metric():
+    for name in ("arms", "table"):
+        assert "marked †" in (ROOT / f"workflow/report/{name}.rst").read_text(encoding="utf-8")

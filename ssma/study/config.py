@@ -52,7 +52,7 @@ def _no_groups(table: Any) -> Any:
 
 
 class Range(Strict):
-    """A range to search: integers where both ends are integers, else real numbers."""
+    """A range to search: of whole numbers where the setting is one (of your own class: both ends are), else of real."""
 
     low: Annotated[int | float, Number]
     """Smallest value."""
@@ -113,7 +113,8 @@ class Report(Strict):
     """How numbers are compared in the report. It changes no number and trains nothing again."""
 
     rope: dict[Literal["accuracy", "ap", "auroc", "mae"], NotNegative] = {}
-    """Metric -> difference, in printed units, up to which arms are equivalent; else 1 % (of the reference's mean)."""
+    """Metric -> difference, in printed units, up to which arms are equivalent; else 1 point of a metric in percent, or
+    1 % of the mean of the reference."""
     missing: Literal["not_testable", "drop", "worst"] = "not_testable"
     """Fits that are not ok: no test, a test of what there is, or the worst metric of the data set in their place."""
 

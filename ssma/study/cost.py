@@ -118,7 +118,7 @@ def _count(number: int, word: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Returns seconds as text of two units."""
+    """Returns seconds as text, in seconds, minutes or hours."""
     minutes, hours = seconds / 60, seconds / 3600
     return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if hours < 2 else f"{hours:.1f} h"
 

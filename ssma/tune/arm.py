@@ -33,7 +33,7 @@ def tune_arm(
     watcher: Watcher,
     storage_url: str | None = None,
 ) -> dict[str, Any]:
-    """Searches an arm's space, chooses by validation, writes and returns ``chosen.json``.
+    """Searches an arm's space, chooses by the arm's ``selection``, writes and returns ``chosen.json``.
 
     An arm without a search space has nothing to choose and trains nothing here. The seed of a fit depends on data set
     and split only, so arms are paired.

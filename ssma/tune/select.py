@@ -1,4 +1,4 @@
-"""Which trial is chosen. A pure function of one column of scores per split; it is given validation scores."""
+"""Which trial is chosen. A pure function of one column of scores per split: validation, or test if a study asks."""
 
 import math
 from collections.abc import Mapping, Sequence
