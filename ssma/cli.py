@@ -305,7 +305,8 @@ def _status(options: argparse.Namespace) -> int:
     places += [(name, f"ablations/{name}/index.html") for name in plan["ablations"]]  # of those that were run alone
     for name, where in [place for place in places if (out / place[1]).exists()]:
         print(f"  {name:<8} {out / where}")
-    print(f"  {'mlflow':<8} {_self()} ui {options.plan}")
+    if plan["config"]["track"]["enabled"]:
+        print(f"  {'mlflow':<8} {_self()} ui {options.plan}")
     return 0
 
 

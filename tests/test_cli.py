@@ -154,6 +154,7 @@ def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_pa
             "arms": [],
             "datasets": {},
             "theory": {},
+            "config": {"track": {"enabled": True}},
             "ablations": {"width": {}, "depth": {}},
         },
     )
@@ -167,6 +168,15 @@ def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_pa
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / page).touch()
     assert told() == [["report", f"{tmp_path}/index.html"], ["width", f"{tmp_path}/ablations/width/index.html"]]
+
+
+def test_status_offers_no_ui_where_nothing_is_tracked(tmp_path, capsys):
+    plan = tmp_path / "results" / "plan.json"
+    for enabled in (True, False):
+        record = {"kind": "plan", "study": "s", "config": {"track": {"enabled": enabled}}}
+        write_record(plan, record | {"arms": [], "datasets": {}, "ablations": {}})
+        assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
+        assert (f" ui {plan}" in capsys.readouterr().out) is enabled
 
 
 @pytest.mark.parametrize("command", ["status {}", "show {} x", "tune {} x", "track {}", "data stats {}"])

@@ -12,6 +12,11 @@ from torch_geometric.utils import degree, scatter
 from ssma.aggr.opaque import recorded
 
 
+def refuse_script(aggr: Aggregation) -> None:
+    """Ends `torch.jit.script`, which calls it for each module before it reads any code, with a `RuntimeError`."""
+    raise RuntimeError(f"{type(aggr).__name__} cannot be scripted by torch.jit.script; use torch.compile")
+
+
 class GroupedAggregation(Aggregation):
     r"""Base class: hands messages to :meth:`aggregate` as rows that belong to groups, and shapes the result back.
 
@@ -75,6 +80,8 @@ class GroupedAggregation(Aggregation):
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         """Returns the aggregate of each group, ``[dim_size, ...]``, of rows ``[M, ...]`` in float32 or float64."""
         raise NotImplementedError
+
+    __prepare_scriptable__ = refuse_script
 
     def __repr__(self) -> str:
         heads = "" if self.heads == 1 else f", heads={self.heads}"

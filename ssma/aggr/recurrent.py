@@ -29,8 +29,9 @@ class RecurrentAggregation(GroupedAggregation):
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         count = index.numel()
-        if count == 0:
-            return scatter(x, index, 0, dim_size, "sum")  # zeros through which a loss can go backward
+        if count == 0:  # zeros through which a loss can go backward, to messages and weights
+            nothing = sum(weight[:0].sum() for weight in self._weights(x.dtype))
+            return scatter(x, index, 0, dim_size, "sum") + nothing
         order = torch.randperm(count, device=x.device) if self.training else torch.arange(count, device=x.device)
         step = position_in_group(index, dim_size, order)
         sizes = degree(index, dim_size, torch.long)

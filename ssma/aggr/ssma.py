@@ -11,7 +11,7 @@ from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr.affine import compare_maps
 from ssma.aggr.combine import Recipe, Way, attended, boosts, call, combined
-from ssma.aggr.grouped import check_switch, check_width, is_number, is_width, prepared, targets_of
+from ssma.aggr.grouped import check_switch, check_width, is_number, is_width, prepared, refuse_script, targets_of
 from ssma.aggr.selection import groups_of, random_slots
 from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_map, transformed_weight
 from ssma.aggr.steps import largest_factor
@@ -63,9 +63,9 @@ class SSMAAggregation(Aggregation):
     with ``mixing="product"``, to zeros with ``"sum"``). Results are finite for entries up to 1e30, gradients up to
     1e15; where a product of several factors is exactly zero its gradient is infinite, and 0 is taken. Second
     derivatives are refused to ``create_graph``; transforms of `torch.func` (grad, vmap, jacrev, hessian, ...) run in
-    torch's own steps, which have them and take more memory. The inner part runs in float32 (float64 for float64
-    inputs); the result has the dtype of the messages. It does not depend on the order of a node's messages, except in
-    random selection where a node has more than kappa.
+    torch's own steps, which have them and take more memory, and so does `torch.jit.trace`; `torch.jit.script` is
+    refused. The inner part runs in float32 (float64 for float64 inputs); the result has the dtype of the messages. It
+    does not depend on the order of a node's messages, except in random selection where a node has more than kappa.
 
     Attention scores see what the layer propagates, :math:`\mathrm{LeakyReLU}(a_k^\top h_i + b_k^\top h_j)`, when the
     aggregation was put into the layer by :func:`ssma.aggr.use_aggregation`. Called alone, there are no node features:
@@ -319,6 +319,8 @@ class SSMAAggregation(Aggregation):
         if self.mixing == "product":
             return like.new_ones(1, self.m1, self.m2)
         return pad(like.new_ones(1, 1, 1), (0, self.m2 - 1, 0, self.m1 - 1))
+
+    __prepare_scriptable__ = refuse_script
 
     def __repr__(self) -> str:
         rank = "full" if self.rank is None else self.rank

@@ -1,5 +1,5 @@
 """What a reader of the numbers should know about data and splits: exact copies of graphs, edges that stand for less or
-more than they seem, classes never trained on, metrics that a part of a split cannot have.
+more than they seem, classes and codes never trained on, metrics that a part of a split cannot have.
 """
 
 import hashlib
@@ -57,6 +57,28 @@ def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
         if lacking:
             where = ", ".join(map(str, lacking))
             notes.append(f"class {loaded.label(place)} is missing in the training part of split {where}")
+    return notes
+
+
+def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
+    """Returns a note for node and for edge features if validation or test graphs have codes, or in columns of real
+    numbers other values than 0, that no training graph has: the weights for them are as they were drawn, or decayed.
+    """
+    if loaded.level != "graph":
+        return []
+    graphs, notes = loaded.graphs, []
+    trained = torch.zeros(len(splits), graphs.num_graphs, dtype=torch.bool)
+    for split, part in zip(splits, trained, strict=True):
+        part[split["train"]] = True
+    for name, value, ptr in (("x", graphs.x, graphs.node_ptr), ("edge_attr", graphs.edge_attr, graphs.edge_ptr)):
+        if value is None:
+            continue
+        owner = torch.arange(graphs.num_graphs).repeat_interleave(ptr.diff())
+        counts = enumerate(_lacking_codes(value, owner, trained))
+        found = [f"{codes} in {others} graphs of split {number}" for number, (codes, others) in counts if codes]
+        what = "columns with values other than 0" if value.is_floating_point() else "codes"
+        told = f"{name}: {what} in no training graph, so that nothing is learned of them"
+        notes += [f"{told}: {', '.join(found)}"] if found else []
     return notes
 
 
@@ -132,6 +154,27 @@ def _usable_targets(loaded: Loaded, items: list[int]) -> int:
     if loaded.task == "regression":
         return int((~y.isnan()).any(dim=0).sum())
     return int(((y == 0).any(dim=0) & (y == 1).any(dim=0)).sum())
+
+
+def _lacking_codes(value: Tensor, owner: Tensor, trained: Tensor) -> list[tuple[int, int]]:
+    """Returns for each split how many codes no training graph has, and how many graphs have such codes.
+
+    Args:
+        value: Codes of nodes (or edges); a column of real numbers is one code, which is where it is not 0.
+        owner: The graph of each node (or edge).
+        trained: Whether a graph is in the training part, ``[splits, graphs]``.
+    """
+    codes, graphs = [0] * len(trained), torch.zeros_like(trained)
+    for column in value.unbind(dim=1):
+        used = column != 0 if value.is_floating_point() else torch.ones_like(column, dtype=torch.bool)
+        own = owner[used]
+        kinds, code = (used if value.is_floating_point() else column)[used].unique(return_inverse=True)
+        for number, part in enumerate(trained):
+            seen = torch.zeros(kinds.numel(), dtype=torch.bool)
+            seen[code[part[own]]] = True
+            codes[number] += int((~seen).sum())
+            graphs[number, own[~seen[code]]] = True
+    return list(zip(codes, graphs.sum(dim=1).tolist(), strict=True))
 
 
 def _contents(graphs: Graphs) -> list[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ssma.data.checks import edge_notes, find_copies, measurable_labels, missing_classes
+from ssma.data.checks import edge_notes, find_copies, measurable_labels, missing_classes, untrained_codes
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import LOSS, Loaded
 from ssma.data.splits import make_splits, split_hash
@@ -61,7 +61,8 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     made, notes = _splits(loaded, dataset["splits"])
     copies, copy_notes = find_copies(loaded, made["splits"])
     notes += copy_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
-    notes += missing_classes(loaded, made["splits"]) + measurable_labels(loaded, made["splits"])
+    for check in (missing_classes, untrained_codes, measurable_labels):
+        notes += check(loaded, made["splits"])
     loaded.graphs.save(folder / "graphs.pt")
     record = {"kind": "splits", "dataset": dataset["id"], "items": f"{loaded.level}s"} | made
     write_record(folder / "splits.json", record)

@@ -87,15 +87,17 @@ class _Files:
     def path(self, part: str) -> Path:
         return self.raw / f"{self.name}_{part}.txt"
 
+    def line(self, part: str, row: int) -> str:
+        """Returns the file and the number of the line that a row of its table was read from."""
+        return f"{self.path(part)}: line {_filled_lines(self.path(part))[row][0]}"
+
     def whole(self, part: str, columns: int | None = None, rows: int | None = None, of: str = "") -> Tensor:
         """Returns whole numbers, int64 [rows, columns]; 1.0 is one too, as NumPy writes it."""
         table = self._table(part, "whole numbers", columns, rows, of)
         wrong = ~((table == table.round()) & (table.abs() < EXACT)).all(dim=1)
         if bool(wrong.any()):
-            line = int(wrong.nonzero()[0])
-            raise StudyError(
-                f"{self.path(part)}: line {line + 1} is {table[line].tolist()}, not whole numbers below 2**53"
-            )
+            row = int(wrong.nonzero()[0])
+            raise StudyError(f"{self.line(part, row)} is {table[row].tolist()}, not whole numbers below 2**53")
         return table.long()
 
     def real(self, part: str, rows: int, of: str) -> Tensor | None:
@@ -127,14 +129,35 @@ class _Files:
                 warnings.filterwarnings("ignore", "loadtxt: input contained no data")
                 table = np.loadtxt(path, comments=None, delimiter=",", ndmin=2, encoding="utf-8-sig")
         except (OSError, ValueError) as error:
+            reason = _wrong_line(path) or error if type(error) is ValueError else error  # not one of Unicode
             raise StudyError(
-                f"{path}: cannot be read ({error}); it must hold {what} with commas between them, as many in every line"
+                f"{path}: cannot be read ({reason}); it must hold {what} with commas between them, as many in every "
+                f"line"
             ) from error
         if table.size and columns is not None and table.shape[1] != columns:
             raise StudyError(f"{path}: got {table.shape[1]} numbers in a line but expected {columns}")
         if rows is not None and len(table) != rows:
             raise StudyError(f"{path}: got {len(table)} lines but expected {rows}, one for each of the {of}")
         return torch.from_numpy(table)
+
+
+def _filled_lines(path: Path) -> list[tuple[int, str]]:
+    """Returns the lines of a file with their numbers, but for empty ones, which NumPy leaves out."""
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    return [(number, line) for number, line in enumerate(lines, 1) if line]
+
+
+def _wrong_line(path: Path) -> str:
+    """Returns in words the first line that is not as many numbers as the first one, or nothing."""
+    lines = _filled_lines(path)
+    for number, line in lines:
+        try:
+            values = [float(entry.replace("_", "?")) for entry in line.split(",")]  # NumPy reads no 1_000
+        except ValueError:
+            values = []
+        if len(values) != lines[0][1].count(",") + 1:
+            return f"line {number} is {line[:80]!r}"
+    return ""
 
 
 def _edges(files: _Files, owner: Tensor) -> tuple[Tensor, Tensor | None, list[str]]:
@@ -145,9 +168,9 @@ def _edges(files: _Files, owner: Tensor) -> tuple[Tensor, Tensor | None, list[st
     if not bool(wrong.any()):
         wrong = owner[listed[0]] != owner[listed[1]]
     if bool(wrong.any()):
-        line = int(wrong.nonzero()[0])
+        row = int(wrong.nonzero()[0])
         raise StudyError(
-            f"{files.path('A')}: line {line + 1} is the edge {', '.join(map(str, (listed[:, line] + 1).tolist()))}; an "
+            f"{files.line('A', row)} is the edge {', '.join(map(str, (listed[:, row] + 1).tolist()))}; an "
             f"edge joins two nodes of one graph, and the nodes are 1 to {owner.numel()}"
         )
     edges, labels = remove_self_loops(listed, labels)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.statistics.outcome import ALPHA, Interval
 from ssma.study.ids import canonical_json
+from ssma.study.names import quoted
 from ssma.study.settings import GROUPS
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def value_text(value: Any) -> str:
             if value >= 10 * 1_000 and value >= size and value % (size / 10) == 0:
                 return f"{value / size:.12g}{letter}"
         return f"{value:.12g}" if isinstance(value, float) else str(value)
-    return value if isinstance(value, str) else canonical_json(value)
+    return quoted(value) if isinstance(value, str) else canonical_json(value)
 
 
 def acts(key: str, aggregator: str) -> bool:

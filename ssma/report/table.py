@@ -96,8 +96,8 @@ class Table:
 
 
 def table_id(name: str) -> str:
-    """Returns the id that a table of this name has on the page."""
-    return f"table-{slug(name)}"
+    """Returns the id that a table of this name has on the page; no name of an ablation has a colon."""
+    return f"{slug(name)}:table"
 
 
 def _markdown(text: str) -> str:

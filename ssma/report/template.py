@@ -49,10 +49,11 @@ PAGE = (
 <thead><tr>{% for column in table.columns %}<th>{{ column }}</th>{% endfor %}</tr></thead>
 <tbody>
 {% for row in table.rows %}
-<tr{% if table.starts_group(loop.index0) %} class="group"{% endif %}{% if anchors %} id="{{ row[0].text }}"{% endif %}>
+<tr{% if table.starts_group(loop.index0) %} class="group"{% endif %}
+{%- if anchors %} id="{{ row[0].text }}:arm"{% endif %}>
 {% for cell in row %}
 <td{% if cell.text == "missing" or cell.text.startswith("failed") %} class="failed"{% endif %}>
-{%- if cell.arm and not anchors %}<a href="#{{ cell.arm }}" title="arm {{ cell.arm }}">{% endif %}
+{%- if cell.arm and not anchors %}<a href="#{{ cell.arm }}:arm" title="arm {{ cell.arm }}">{% endif %}
 {%- if anchors and loop.first and arm_pages %}
 <a href="arms/{{ cell.text }}.html" title="what stands behind it">{% endif %}
 {%- if cell.link %}<a href="#{{ cell.link }}">{% endif %}

@@ -2,8 +2,6 @@
 
 import re
 from collections import Counter
-from itertools import combinations
-from typing import Any
 
 from ssma.study.config import Study
 from ssma.study.ids import canonical_json, slug
@@ -13,6 +11,8 @@ OWN_PARTS = re.compile(r"(all-)?arms|selection-bias|beside-the-paper|claims|data
 """Parts of a report that belong to no ablation."""
 FURTHER = ("paired", "ranks", "axis", "sanity", "map")
 """What the report's further tables and figures of an ablation end in."""
+AMBIGUOUS = re.compile(r"True|False|None|yes|no|unset|[+-]?[\d.]+(e[+-]?\d+)?[kM]?||[\[{\"].*|.*[\s,=].*", re.DOTALL)
+"""Texts that could be another value, or several, where labels and reports write values of settings."""
 
 
 def name_errors(study: Study) -> list[str]:
@@ -33,10 +33,6 @@ def name_errors(study: Study) -> list[str]:
     ]
 
 
-def same_names(path: str, values: list[Any]) -> list[str]:
-    """Returns a sentence for each two values of an axis that an arm's label tells of in one way, such as 1 and "1"."""
-    return [
-        f"{path}: {canonical_json(value)} and {canonical_json(other)} would have one name; leave one out"
-        for value, other in combinations(values, 2)
-        if str(value) == str(other)
-    ]
+def quoted(text: str) -> str:
+    """Returns a text that is a setting's value, in quotes if it could be read as another value, such as 1 or yes."""
+    return canonical_json(text) if AMBIGUOUS.fullmatch(text) else text

@@ -13,9 +13,17 @@ import torch
 import torch_geometric
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils import prune, spectral_norm, weight_norm
+from torch_geometric.nn import SAGEConv
 
 import ssma.aggr
-from ssma.aggr import AGGREGATORS, FMeanAggregation, PNAAggregation, PowerMeanAggregation, make_aggregation
+from ssma.aggr import (
+    AGGREGATORS,
+    FMeanAggregation,
+    PNAAggregation,
+    PowerMeanAggregation,
+    make_aggregation,
+    use_aggregation,
+)
 from ssma.aggr.pna import mean_log_degree
 from ssma.aggr.power_mean import EPS
 from ssma.study.settings import AGGREGATORS as OPTIONS
@@ -284,6 +292,23 @@ def test_a_loss_goes_backward_through_a_graph_without_edges(name):
     x = messages(0, D).requires_grad_()
     made(name)(x, INDEX[:0], dim_size=2).sum().backward()
     assert x.grad.shape == (0, D)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [(name, {}) for name in NAMES]
+    + [
+        ("ssma", {"selection": "random"}),
+        ("ssma", {"mixing": "sum"}),
+        ("ssma", {"learn_affine": True, "compression": 1}),
+    ],
+)
+def test_every_parameter_has_a_gradient_in_a_graph_without_edges(name, options):
+    """Where one has none, torch's DistributedDataParallel stops."""
+    layer = use_aggregation(SAGEConv(D, D), made(name, **options)).double().train()
+    layer(messages(2, D), torch.empty(2, 0, dtype=torch.int64)).sum().backward()
+    lacking = [key for key, value in layer.named_parameters() if value.requires_grad and value.grad is None]
+    assert lacking == [] and all(bool(value.grad.isfinite().all()) for value in layer.parameters())
 
 
 @pytest.mark.parametrize("d", [1, 4, 7])

@@ -136,6 +136,16 @@ def test_a_trace_serves_graphs_of_other_sizes(options, tmp_path):
         torch.testing.assert_close(traced(x, edge_index), layer(x, edge_index))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("name", ["ssma", "sum", "lstm"])
+def test_a_script_is_refused_in_one_sentence(name):
+    layer = use_aggregation(GATConv(6, 3, heads=2), make_aggregation(name, 3, heads=2))
+    with pytest.raises(
+        RuntimeError, match=r"^\w+Aggregation cannot be scripted by torch.jit.script; use torch.compile$"
+    ):
+        torch.jit.script(torch.nn.Sequential(layer))
+
+
 def test_slots_of_features_in_a_layer_are_the_states_before_attention():
     """A node with one neighbour: all slots are that neighbour's state, whatever its attention weight."""
     torch.manual_seed(0)

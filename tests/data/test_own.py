@@ -714,6 +714,32 @@ def test_a_class_that_is_never_trained_is_noted(tmp_path):
     assert f"class 7 is missing in the training part of split {', '.join(map(str, lacking))}" in card["notes"]
 
 
+def test_codes_that_are_never_trained_are_noted(tmp_path):
+    # split 0 trains on the third fold, 1 on the first, 2 on the second
+    rare, pairs = {1: [7, 0], 2: [7, 0], 4: [9, 3]}, torch.zeros(4, 1, dtype=torch.int64)
+
+    def notes(x_of):
+        made = [
+            graph(
+                number,
+                number % 2,
+                x=x_of(torch.tensor([rare.get(number, [0, 0]), [0, 0], [0, 0]])),
+                edge_attr=pairs + (number == 9),
+            )
+            for number in range(12)
+        ]
+        torch.save(made, tmp_path / "g.pt")
+        return prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
+
+    told = "in no training graph, so that nothing is learned of them"
+    found = notes(lambda x: x)
+    assert f"x: codes {told}: 1 in 2 graphs of split 0, 2 in 1 graphs of split 1, 2 in 1 graphs of split 2" in found
+    assert f"edge_attr: codes {told}: 1 in 1 graphs of split 0, 1 in 1 graphs of split 2" in found
+    columns = f"x: columns with values other than 0 {told}: 1 in 1 graphs of split 1, 1 in 1 graphs of split 2"
+    assert columns in notes(lambda x: x.float())
+    assert not any(note.startswith("x:") for note in notes(lambda x: torch.zeros(3, 1)))
+
+
 def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):
     torch.save([graph(number, [1, 2, 7][min(number // 4, 2)]) for number in range(10)], tmp_path / "g.pt")
     stratified = entry(tmp_path / "g.pt") | {"splits": {"scheme": "stratified", "folds": 3, "seed": 0}}

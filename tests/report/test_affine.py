@@ -125,7 +125,7 @@ def test_maps_too_large_for_a_record_have_numbers_and_no_figure(learned, fabric)
 def test_the_page_has_table_figure_and_its_data(learned, tmp_path):
     build(learned, tmp_path / "out")
     page = (tmp_path / "out" / "index.html").read_text()
-    assert "Learned affine map against the given one" in page and 'id="table-affine-map"' in page
+    assert "Learned affine map against the given one" in page and 'id="affine-map:table"' in page
     for kind in ("png", "pdf", "csv"):
         assert (tmp_path / "out" / "figures" / f"affine-map.{kind}").exists()
     data = pd.read_csv(tmp_path / "out" / "figures" / "affine-map.csv")

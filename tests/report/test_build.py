@@ -78,7 +78,7 @@ def test_a_plan_without_arms_is_a_page_too(fabric, tmp_path):
     build(fabric.results, tmp_path / "out")
     html = (tmp_path / "out" / "index.html").read_text()
     assert "0 arms" in html
-    assert "No arm of this study bears on a claim of the paper." in html and 'id="table-paper-claims"' not in html
+    assert "No arm of this study bears on a claim of the paper." in html and 'id="paper-claims:table"' not in html
     assert len((tmp_path / "out" / "tables" / "paper" / "claims.csv").read_text().splitlines()) == 1 + 114
 
 
@@ -104,13 +104,14 @@ def test_what_left_the_study_leaves_its_report(study, tmp_path):
 
 
 def test_no_part_of_the_page_has_the_id_of_another(study, fabric, tmp_path):
-    fabric.ablations |= {name: fabric.ablations["main"] for name in ("main-1", "kappa_slots-2")}
+    names = {"main-1", "kappa_slots-2", "table-main", "main-table", "table", "0", "MUTAG-gcn-sum"}
+    fabric.ablations |= dict.fromkeys(names, fabric.ablations["main"])
     fabric.plan()
     build(study, tmp_path / "out")
     page = (tmp_path / "out" / "index.html").read_text()
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids)) > 50
-    assert {"main-1", "kappa_slots-2"} <= set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)
+    assert names <= set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)
     assert set(re.findall(r"url\(#([^)]+)\)", page)) <= set(ids)
 
 

@@ -203,7 +203,7 @@ def test_claims_table_lists_all_with_reasons_for_what_records_cannot_decide(reco
         and rows["T1"][5].text
         == "a property of the construction, not of trained networks: the theory experiment mixing measures it"
     )
-    assert rows["G1"][5].link == "table-paper-claims-pairs" and rows["B2"][5].link is None
+    assert rows["G1"][5].link == "paper-claims-pairs:table" and rows["B2"][5].link is None
     verdicts = [cells[0].text for cells in claims.rows]
     order = ["contradicted", "supported", "undecided", "not run", "not checkable from records"]
     assert verdicts == sorted(verdicts, key=order.index)

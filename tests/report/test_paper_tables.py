@@ -103,7 +103,7 @@ def test_improvement_rows_stand_beside_the_printed_ones(tables):
     assert found["MUTAG"][:4] == ["8.9", "8.95", "agrees when cut instead of rounded", "6.60"]
     assert found["MUTAG"][4:] == ["−13.22 [−95.86, 69.41]", "1 of 7 layers"]
     assert found["ZINC"][3:] == ["19.31", "23.81 [16.09, 31.53]", "1 of 7 layers"]
-    assert {cells[5].link for cells in table.rows} == {None, "table-paper-results-tu-zinc"}
+    assert {cells[5].link for cells in table.rows} == {None, "paper-results-tu-zinc:table"}
     assert improvement_table(tables["learn_affine_results"]) is None
 
 

@@ -154,7 +154,24 @@ def test_markdown_shows_what_it_would_take_for_its_own():
 
 def test_values_are_short_and_lists_are_cut():
     shown = [value_text(value) for value in (100_000, 1_600_000, 12_345, 0.25, 1.0, True, None, "None", [1, "a"])]
-    assert shown == ["100k", "1.6M", "12345", "0.25", "1", "yes", "unset", "None", '[1,"a"]']
+    assert shown == ["100k", "1.6M", "12345", "0.25", "1", "yes", "unset", '"None"', '[1,"a"]']
+    texts = [
+        value_text(value)
+        for value in ("1", "-2e-05", "100k", "yes", "unset", "", "a b", '{"a":1}', "per_part", "1-hop", "3d")
+    ]
+    assert texts == [
+        '"1"',
+        '"-2e-05"',
+        '"100k"',
+        '"yes"',
+        '"unset"',
+        '""',
+        '"a b"',
+        r'"{\"a\":1}"',
+        "per_part",
+        "1-hop",
+        "3d",
+    ]
     alike = [value_text(value) for value in (0.1, 0.10000001, 123_456_700, 123_456_800, 1e-5)]
     assert alike == ["0.1", "0.10000001", "123456.7k", "123456.8k", "1e-05"]
     assert listing("abcdef", 4) == "a, b, c, d and 2 more"

@@ -190,7 +190,6 @@ def test_all_errors_at_once_with_their_path():
         ({"ablations": {"a": {"axes": {"aggregator": ["sum", "ssma", "sum"]}}}}, 'ablations.a.axes.aggregator: names "sum" twice; leave one out'),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2, 3.0, "3"]}}}}, "ablations.a.axes.ssma.kappa: names 3 twice; leave one out"),
         ({"tune": {"space": {"training.lr": [0.1, "1e-1"]}}}, "tune.space.training.lr: names 0.1 twice; leave one out"),
-        ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "ablations": {"a": {"axes": {"mine.p": [1, "1"]}}}}, 'ablations.a.axes.mine.p: 1 and "1" would have one name; leave one out'),
         ({"tune": {"trials": 50}}, "tune.trials: nothing is searched; give tune.space, or leave it out"),
         ({"layers": ["gcn", "gcn"]}, "layers: names 'gcn' twice; leave one out, got ['gcn', 'gcn']"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTG"]}}}, "'MUTG' is not in this study; did you mean 'MUTAG'?"),
@@ -340,6 +339,15 @@ def test_types_guessed_by_a_command_line_are_converted_or_refused():
         StudyError, match="study: expected a text, in quotes where YAML reads it as something else, got 12"
     ):
         parse_study(BASE | {"study": 1_2})
+
+
+def test_numbers_and_texts_have_labels_of_their_own():
+    values = [1, "1", True, "True", "plain", "a b=c"]
+    ablations = {f"a{number}": {"axes": {"mine.p": [value]}} for number, value in enumerate(values)}
+    ablations["together"] = {"axes": {"mine.p": values}}
+    plan = plan_of(aggregators={"mine": {"class": "json.JSONDecoder"}}, layers=["gcn"], ablations=ablations, tune={})
+    labels = [arm["label"].partition(" / mine ")[2] for arm in plan["arms"] if arm["dataset"] == "MUTAG"]
+    assert labels == ["(p=1)", '(p="1")', "(p=True)", '(p="True")', "(p=plain)", '(p="a b=c")']
 
 
 def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
