@@ -1,15 +1,17 @@
-"""What a reader of the numbers should know about data and splits: exact copies of graphs, edges that stand for less or
+"""What a reader of the numbers should know about data and splits: graphs that are alike, edges that stand for less or
 more than they seem, classes and codes never trained on, metrics that a part of a split cannot have.
 """
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ssma.data.colours import refine
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import Loaded
 from ssma.data.splits import PARTS
@@ -24,21 +26,36 @@ def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str,
     ``graphs`` counts all that have a copy, ``leaked`` the validation and test graphs with a copy in the training part,
     split by split.
     """
-    if loaded.level != "graph":
-        return {"graphs": 0, "leaked": [0] * len(splits)}, []
-    content = _contents(loaded.graphs)
-    many = {digest for digest, count in Counter(content).items() if count > 1}
-    graphs = sum(digest in many for digest in content)
-    leaked = []
-    for split in splits:
-        trained = {content[item] for item in split["train"]}
-        leaked.append(sum(content[item] in trained for part in PARTS[1:] for item in split[part]))
-    found = {"graphs": graphs, "leaked": leaked}
+    found = _repeated(_contents(loaded.graphs) if loaded.level == "graph" else [], splits)
     note = (
-        f"{graphs} graphs are exact copies of other graphs, targets aside; up to {max(leaked)} validation and test "
-        "graphs of a split have a copy in its training part"
+        f"{found['graphs']} graphs are exact copies of other graphs, targets aside; up to {max(found['leaked'])} "
+        "validation and test graphs of a split have a copy in its training part"
     )
-    return found, [note] if graphs else []
+    return found, [note] if found["graphs"] else []
+
+
+def find_alike(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """Returns how many graphs no message passing tells from others (see :func:`ssma.data.colours.refine`), exact
+    copies and isomorphic graphs among them, and a note if there are any; counts as those of ``find_copies``.
+    """
+    found = _repeated(refine(loaded.graphs).tolist() if loaded.level == "graph" else [], splits)
+    note = (
+        f"{found['graphs']} graphs are alike to message passing as isomorphic ones are, targets aside; up to "
+        f"{max(found['leaked'])} validation and test graphs of a split have one like them in its training part"
+    )
+    return found, [note] if found["graphs"] else []
+
+
+def _repeated(content: Sequence[Any], splits: list[dict[str, Any]]) -> dict[str, Any]:
+    """Counts the graphs whose content another one has: all, and the validation and test graphs of each split whose
+    content a training graph has.
+    """
+    counts = Counter(content)
+    leaked = [0] * len(splits)
+    for number, split in enumerate(splits if content else []):
+        trained = {content[item] for item in split["train"]}
+        leaked[number] = sum(content[item] in trained for part in PARTS[1:] for item in split[part])
+    return {"graphs": sum(count for count in counts.values() if count > 1), "leaked": leaked}
 
 
 def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:

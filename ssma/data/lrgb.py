@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ssma.data.loaded import Loaded
-from ssma.data.official import join_parts
+from ssma.data.official import join_parts, refuse_one_for_two
 from ssma.data.ogb import FEATURES, molecule_vocabulary
 from ssma.data.raw import Origin, provide, reading
 from ssma.errors import StudyError
@@ -33,6 +33,7 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     downloads = {URLS[name]: lambda member: f"raw/{Path(member).name}" if member.endswith(".pt") else None}
     provide(Origin(name, f"LRGB/{name.lower()}", FILES, downloads), folder, mirror)
     hashes = {file: file_fingerprint(folder / file) for file in FILES}
+    refuse_one_for_two(name, hashes)
     with reading(name, folder, folder / "processed"):
         from torch_geometric.datasets.lrgb import LRGBDataset
 

@@ -36,3 +36,23 @@ def join_parts(name: str, parts: Sequence[Sequence[Data]], sizes: tuple[int, int
         split[part] = list(range(start, start + len(items)))
         start += len(items)
     return {"graphs": graphs, "split": split, "dropped_graphs": sum(found) - start}
+
+
+def refuse_one_for_two(name: str, hashes: dict[str, str]) -> None:
+    """Refuses raw files of which two are the same: one part would stand for another, such as validation for test.
+
+    Args:
+        name: The data set, for messages.
+        hashes: Name -> hash of every raw file.
+
+    Raises:
+        StudyError: If two files are the same; the message names them.
+    """
+    seen: dict[str, str] = {}
+    for file, found in hashes.items():
+        if found in seen:
+            raise StudyError(
+                f"data set {name}: {seen[found]} and {file} are the same, so that one part of the split would be the "
+                "other one; fetch them again"
+            )
+        seen[found] = file

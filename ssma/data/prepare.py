@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ssma.data.checks import edge_notes, find_copies, measurable_labels, missing_classes, untrained_codes
+from ssma.data.checks import edge_notes, find_alike, find_copies, measurable_labels, missing_classes, untrained_codes
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import LOSS, Loaded
 from ssma.data.splits import make_splits, split_hash
@@ -60,13 +60,15 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     loaded = load_source(spec, folder / "raw-work", mirror)
     made, notes = _splits(loaded, dataset["splits"])
     copies, copy_notes = find_copies(loaded, made["splits"])
-    notes += copy_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
+    alike, alike_notes = find_alike(loaded, made["splits"])
+    notes += copy_notes + alike_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
     for check in (missing_classes, untrained_codes, measurable_labels):
         notes += check(loaded, made["splits"])
     loaded.graphs.save(folder / "graphs.pt")
     record = {"kind": "splits", "dataset": dataset["id"], "items": f"{loaded.level}s"} | made
     write_record(folder / "splits.json", record)
-    return write_record(folder / "card.json", _card(dataset, loaded, copies, loaded.notes + notes))
+    card = _card(dataset, loaded, {"copies": copies, "alike": alike}, loaded.notes + notes)
+    return write_record(folder / "card.json", card)
 
 
 def load_source(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
@@ -132,7 +134,7 @@ def count_graphs(graphs: Graphs) -> dict[str, Any]:
     }
 
 
-def _card(dataset: dict[str, Any], loaded: Loaded, copies: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+def _card(dataset: dict[str, Any], loaded: Loaded, repeated: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     graphs = loaded.graphs
     return {
         "kind": "card",
@@ -151,7 +153,7 @@ def _card(dataset: dict[str, Any], loaded: Loaded, copies: dict[str, Any], notes
         "features": loaded.features,
         "labels": _balance(graphs.y, loaded),
         "label_mapping": loaded.label_mapping,
-        "copies": copies,
+        **repeated,
         "dropped_graphs": loaded.dropped_graphs,
         "parts": loaded.parts,
         "raw_files": loaded.raw_files,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ssma.data.loaded import Loaded
-from ssma.data.official import join_parts
+from ssma.data.official import join_parts, refuse_one_for_two
 from ssma.data.raw import Origin, provide, reading
 from ssma.study.ids import file_fingerprint
 
@@ -40,6 +40,7 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     folder = work / "ZINC"
     provide(ORIGIN, folder, mirror)
     hashes = {file: file_fingerprint(folder / file) for file in FILES}
+    refuse_one_for_two("ZINC", hashes)
     with reading("ZINC", folder, folder / "subset"):
         from torch_geometric.datasets.zinc import ZINC
 

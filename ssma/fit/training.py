@@ -80,13 +80,13 @@ class Training:
             raise ValueError(f"training.lr is {self.settings['lr']}, below training.min_lr {self.settings['min_lr']}")
         limit, floor = self.settings["max_minutes"], canonical(self.settings["min_lr"])
         while self.epochs < self.settings["max_epochs"] and self._rate() >= floor:
+            if limit is not None and sum(self.history["seconds"]) > 60 * limit:
+                return "timeout", f"training.max_minutes ({limit}) passed in epoch {self.epochs}"
             reason = self._epoch()
             self._check_parameters()
             if reason is not None:
                 return "diverged", reason
             after_epoch(self)
-            if limit is not None and sum(self.history["seconds"]) > 60 * limit:
-                return "timeout", f"training.max_minutes ({limit}) passed in epoch {self.epochs}"
         return "ok", None
 
     def _check_parameters(self) -> None:

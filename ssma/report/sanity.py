@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     import pandas
 
 MARK, COPIES = "‡", "¶"
+SAID = {
+    "alike": "{0} of {1} graphs are like another one, in a split {2} of the {3} validation and test graphs like one in "
+    "the training part, {4} of them exact copies",
+    "copies": "{0} of {1} graphs have a copy, in a split {2} of the {3} validation and test graphs one in the training "
+    "part",
+}
+"""What is said of a data set by the counts in its card, of which the first that it has are taken."""
+MEANT = {
+    "have a copy": "A copy is stored alike, targets aside; isomorphic graphs stored in another order are not counted.",
+    "are like": "Graphs are alike if no message passing tells them apart, as with isomorphic ones, targets aside.",
+}
+"""Words of ``SAID`` -> what they mean."""
 
 
 class Constants(NamedTuple):
@@ -37,9 +49,9 @@ def read_sanity(results: Results, plan: dict[str, Any]) -> dict[str, dict[str, A
 
 
 def read_copies(results: Results, plan: dict[str, Any]) -> dict[str, str]:
-    """Returns what is to be said of data sets with graphs whose copy is in the training part, by data set.
+    """Returns what is to be said of data sets with graphs that have one like them in the training part, by data set.
 
-    The cards count validation and test graphs together.
+    The cards count validation and test graphs together; those of older code know exact copies only.
     """
     evaluated: dict[str, set[int]] = {}
     for arm in plan["arms"]:
@@ -48,23 +60,23 @@ def read_copies(results: Results, plan: dict[str, Any]) -> dict[str, str]:
     for label, dataset in plan["datasets"].items():
         path = results.data(dataset["id"]) / "card.json"
         card = read_record(path) if path.exists() else {}
-        used = sorted(evaluated.get(label, ())) if "copies" in card else []
-        leaked = [card["copies"]["leaked"][split] for split in used]
+        kind = next((kind for kind in SAID if kind in card), None)
+        used = sorted(evaluated.get(label, ())) if kind else []
+        leaked = [card[kind]["leaked"][split] for split in used]
         if any(leaked):
             splits = split_sizes(results, dataset["id"])["splits"]
             held_out = extent(splits[split]["validation"] + splits[split]["test"] for split in used)
-            found[label] = (
-                f"{card['copies']['graphs']} of {card['num_graphs']} graphs have a copy, in a split {extent(leaked)} "
-                f"of the {held_out} validation and test graphs one in the training part"
-            )
+            counts = (card[kind]["graphs"], card["num_graphs"], extent(leaked), held_out)
+            exact = extent(card["copies"]["leaked"][split] for split in used)
+            found[label] = SAID[kind].format(*counts, exact)
     return found
 
 
 def copy_notes(copies: dict[str, str]) -> list[str]:
     """Returns a line that explains the mark of ``copies_marked``, if any data set has it."""
     told = "; ".join(f"{name}: {text}" for name, text in copies.items())
-    meant = "A copy is stored alike, targets aside; isomorphic graphs stored in another order are not counted."
-    return [f"{COPIES} {told}. {meant}"] if told else []
+    meant = [words for kind, words in MEANT.items() if any(kind in text for text in copies.values())]
+    return [f"{COPIES} {told}. {' '.join(meant)}"] if told else []
 
 
 def copies_marked(table: Table, copies: dict[str, str]) -> Table:

@@ -145,7 +145,7 @@ class GraphsDataset(Dataset):
     features: Literal["own", "degree", "constant", "zeros", "random"] = "own"
     """Node features: the graphs' x, or made ones."""
     task: Literal["multiclass", "regression", "multilabel"] | None = None
-    """What y is; by default a class where it is one whole number, else real targets."""
+    """What y is; by default a class where it is an integer, targets where it is real numbers that are not all whole."""
     metric: Literal["accuracy", "mae", "ap", "auroc"] | None = None
     """accuracy (multiclass), mae (regression), ap or auroc (multilabel); the first one of the task by default."""
     loss: Literal["l1", "mse"] | None = None

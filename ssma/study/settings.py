@@ -206,7 +206,7 @@ class TrainingSettings(Strict):
     min_lr: PositiveFloat = 1e-6
     """Training ends when the rate falls below this."""
     max_minutes: PositiveFloat | None = None
-    """Time limit of a fit; beyond it the fit is recorded as `timeout`."""
+    """Time limit of a fit; one that has epochs left beyond it is recorded as `timeout`."""
     keep_cut_edges: bool = True
     """Of a graph that is cut into parts: train with the edges between parts of a batch (the paper's code does not)."""
     evaluation: Literal["whole", "per_part"] = "whole"

@@ -176,10 +176,14 @@ def _run(study: optuna.Study, trial: Trial, slot: int, splits: list[int], run_fi
 
 
 def _replay(trial: FrozenTrial, slot: int, splits: list[int], run_fit: RunFit) -> TrialResult:
-    """Returns the result of a finished trial from its fits' records; what was deleted of them is trained again."""
+    """Returns the result of a finished trial from its fits' records; what was deleted of them is trained again.
+
+    A trial that had ended by a fit that is good now, as one that took too long, goes on to its last split: it would
+    be judged on fewer splits than others.
+    """
     result = TrialResult(slot, without_idle(trial.params))
     outcome = trial.user_attrs[OUTCOME]
-    seen = len(trial.intermediate_values) + (STATES[outcome] == TrialState.FAIL)
+    seen = len(splits) if STATES[outcome] == TrialState.FAIL else len(trial.intermediate_values)
     list(_fits(result, splits[:seen], run_fit))
     if outcome == "pruned" and result.state == "complete":
         result.state = "pruned"

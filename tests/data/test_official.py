@@ -207,6 +207,23 @@ def test_a_graph_in_two_parts_is_refused(tmp_path, mirror):
         read(ogb, tmp_path, mirror, name="ogbg-molhiv")
 
 
+@pytest.mark.parametrize("module", [zinc, lrgb])
+def test_one_file_for_two_parts_is_refused(tmp_path, mirror, module):
+    """Validation copied over test: as many graphs, but each epoch would be chosen by the test part."""
+    if module is zinc:
+        write_zinc(mirror)
+        names, options = ("val.pickle", "test.pickle"), {}
+    else:
+        write_lrgb(mirror, "peptides-func", 10)
+        names, options = ("val.pt", "test.pt"), {"name": "Peptides-func"}
+    (first,) = mirror.rglob(names[0])
+    shutil.copy(first, first.with_name(names[1]))
+    if module is zinc:
+        shutil.copy(first.with_name("val.index"), first.with_name("test.index"))
+    with pytest.raises(StudyError, match=f"raw/{names[0]} and raw/{names[1]} are the same, so that one part of the"):
+        read(module, tmp_path, mirror, **options)
+
+
 CASES = {
     "zinc": (zinc, {}, write_zinc, "ZINC/raw/val.index", "dropbox.com.*val.index"),
     "lrgb": (

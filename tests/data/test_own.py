@@ -286,6 +286,12 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
             {},
             "y could be labels or numbers; set task to multiclass, multilabel or regression",
         ),
+        (
+            [graph(0, 2.0), graph(0, 0.0), graph(0, 1.0)],
+            {},
+            "y could be labels or numbers; set task to multiclass, multilabel or regression",
+        ),
+        ([graph(0, 2.0), graph(0, NAN)], {}, "y could be labels or numbers"),
         ([graph(0, torch.tensor([0, 3]))], {}, "y could be labels or numbers"),
         ([graph(0, torch.tensor([0, 3]))], {"task": "multiclass"}, "y has 2 values a graph"),
         ([graph(0, torch.tensor([0, 1, 2]))], {}, "y has a value for each node, but only graphs have targets"),
@@ -642,6 +648,28 @@ def test_copies_across_the_parts_are_counted(tmp_path):
     card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
     assert card["copies"] == {"graphs": 0, "leaked": [0, 0, 0]}
     assert not any("copies" in note for note in card["notes"])
+
+
+def test_isomorphic_graphs_across_the_parts_are_counted(tmp_path):
+    # graphs 4 and 5 are graph 0 with its nodes in another order
+    order, place = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
+    made = [graph(number, number % 2) for number in (0, 1, 2, 3)]
+    made += [graph(0, y, x=made[0].x[order], edge_index=place[PATH]) for y in (0, 1)]
+    torch.save(made, tmp_path / "g.pt")
+    card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
+    like = {0, 4, 5}
+    leaked = [
+        len(like & {*split["validation"], *split["test"]}) if like & set(split["train"]) else 0
+        for split in load(tmp_path / "o").splits
+    ]
+    assert (card["copies"]["graphs"], card["alike"]) == (2, {"graphs": 3, "leaked": leaked}) and max(leaked) > 0
+    told = (
+        f"3 graphs are alike to message passing as isomorphic ones are, targets aside; up to {max(leaked)} validation"
+    )
+    assert any(note.startswith(told) for note in card["notes"])
+    torch.save(made[:4], tmp_path / "g.pt")
+    card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
+    assert card["alike"] == {"graphs": 0, "leaked": [0, 0, 0]} and not any("alike" in note for note in card["notes"])
 
 
 def test_graphs_that_differ_in_edges_or_edge_features_are_no_copies(tmp_path):

@@ -241,6 +241,19 @@ def test_a_time_limit_is_kept_and_recorded(study, prepared, tmp_path):
     assert (record["status"], record["epochs"], record["test"]) == ("timeout", 1, None)
 
 
+def test_a_fit_whose_last_epoch_passes_the_time_limit_has_ended(study, prepared, tmp_path):
+    settings = {"training.max_minutes": 1e-9, "training.max_epochs": 1}
+    record = run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared, **settings), CPU)
+    assert (record["status"], record["epochs"]) == ("ok", 1) and record["test"]["accuracy"] is not None
+
+
+def test_a_fit_that_continues_beyond_its_time_limit_trains_no_more(prepared, monkeypatch):
+    training, scores = scripted_training(prepared, [0.5] * 4, {"max_minutes": 1.0})
+    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    training.history["seconds"].append(61.0)  # of an epoch after which the fit was killed
+    assert training.run(lambda t: None)[0] == "timeout" and training.epochs == 0
+
+
 def test_everything_that_changes_a_number_changes_the_id(study, prepared):
     specs = [
         spec_of(study, prepared),

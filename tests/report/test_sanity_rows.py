@@ -8,7 +8,7 @@ from ssma.report.checks import unequal_effort, unknown_constants
 from ssma.report.floor import below_text, best_predictor, floor_table, floors
 from ssma.report.frame import collect, read_frame, write_frame
 from ssma.report.paper_tables import beside, results_table
-from ssma.report.sanity import constant_notes, constants, copies_marked, read_copies, read_sanity
+from ssma.report.sanity import constant_notes, constants, copies_marked, copy_notes, read_copies, read_sanity
 from ssma.report.tables import comparison
 from ssma.report.units import units_of
 from ssma.study.lookup import read_plan
@@ -201,3 +201,16 @@ def test_data_with_copies_in_the_training_part_are_marked(learned, tmp_path):
     assert html.count(note) == 1 and html.index(note) < html.index('<h2 id="main">') and "MUTAG ¶</a>" in html
     write_record(path, read_record(path) | {"copies": {"graphs": 9, "leaked": [0, 0, 0, 50]}})
     assert read_copies(learned, plan) == {}
+
+
+def test_graphs_that_are_alike_are_said_with_the_copies_among_them(learned):
+    path = learned.data("MUTAG-1") / "card.json"
+    counts = {"copies": {"graphs": 0, "leaked": [0, 0, 0, 0]}, "alike": {"graphs": 9, "leaked": [2, 0, 3, 50]}}
+    write_record(path, read_record(path) | counts)
+    copies = read_copies(learned, read_plan(learned.plan))
+    said = (
+        "9 of 188 graphs are like another one, in a split 0 to 3 of the 3 validation and test graphs like one in the "
+    )
+    assert copies == {"MUTAG": f"{said}training part, 0 of them exact copies"}
+    meant = "Graphs are alike if no message passing tells them apart, as with isomorphic ones, targets aside."
+    assert copy_notes(copies) == [f"¶ MUTAG: {copies['MUTAG']}. {meant}"]

@@ -67,6 +67,26 @@ def test_values_of_any_kind_are_searched_and_found_again(tmp_path, sampler):
     assert tried(tmp_path, {"mine.x": values}, 8, sampler) == found
 
 
+def test_a_trial_whose_fit_is_good_when_it_is_made_again_is_judged_on_all_splits(tmp_path):
+    slow = {(1, 1)}
+
+    def run(hyperparameters, split):
+        late = (hyperparameters["training.lr"], split) in slow
+        status = {"status": "timeout", "reason": "slow"} if late else {"status": "ok", "reason": None}
+        return {"id": "x", "metric": "m", "validation": {"m": 1.0}} | status
+
+    def states():
+        found = search(
+            tmp_path / "j", "s", {"training.lr": [1, 2]}, 2, [0, 1, 2], "maximize", False, run, sampler="grid"
+        )
+        return [(result.state, sorted(result.scores("validation"))) for result in found]
+
+    assert states() == [("failed", [0]), ("complete", [0, 1, 2])]
+    assert states() == [("failed", [0]), ("complete", [0, 1, 2])]
+    slow.clear()  # its record was deleted, and the machine has less to do
+    assert states() == [("complete", [0, 1, 2])] * 2
+
+
 def test_random_is_not_tpe_and_goes_on_where_it_ended(tmp_path):
     real = {"x": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
     five = tried(tmp_path / "a", real, 5, "random")
