@@ -1,6 +1,7 @@
 """What the repository says in two places is the same in both."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -31,3 +32,15 @@ def test_profiles_agree_on_what_happens_after_a_failure():
     for profile in profiles:
         assert profile["keep-going"] is True
         assert profile["rerun-incomplete"] is True
+
+
+def test_make_takes_a_study_file_whose_name_has_spaces(tmp_path):
+    (tmp_path / "my own study.yaml").touch()
+    (tmp_path / "snakemake").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (tmp_path / "snakemake").chmod(0o755)
+    command = ["make", "-f", str(ROOT / "Makefile"), "-o", ".venv/ready", "BIN=.", "STUDY=my own study.yaml", "study"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "--cores", "all", "--quiet", "rules", "--configfile", "my own study.yaml",
+    ]  # fmt: skip
