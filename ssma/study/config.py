@@ -21,6 +21,7 @@ from ssma.study.settings import (
     Number,
     PositiveInt,
     Strict,
+    Text,
     TrainingSettings,
     no_value_twice,
 )
@@ -38,6 +39,9 @@ EXPECTED = {
     "string_type": "expected a text, in quotes where YAML reads it as something else",
 }
 """Kind of pydantic's error -> words that name no Python type."""
+
+TRACKING = re.compile(r"sqlite(\+\w+)?:///[^:?].*|(?!(sqlite|file)\b)\w[\w+.-]*://[^/].*|databricks")
+"""An address at which MLflow can keep runs."""
 
 Values = Annotated[list[Any], Field(min_length=1)]
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(no_value_twice)]
@@ -121,7 +125,7 @@ class Report(Strict):
 class Data(Strict):
     """Where raw data come from."""
 
-    mirror: str | None = None
+    mirror: Text | None = None
     """Folder with raw data sets; else the variable SSMA_DATA_MIRROR; else they are downloaded."""
 
 
@@ -247,7 +251,7 @@ def read_study(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StudyError(f"{path}: cannot be read as a study file: {error}") from error
     if not isinstance(raw, dict):
-        raise StudyError(f"{path}: a study file is a table of keys, got {type(raw).__name__}")
+        raise StudyError(f"{path}: a study file is a table of keys, got {'nothing' if raw is None else repr(raw)}")
     return raw
 
 
@@ -305,12 +309,20 @@ def study_error(sentences: Sequence[str]) -> StudyError:
 
 
 def track_error(uri: str | None) -> str | None:
-    """Returns what is wrong with ``track.uri``, never with a password in it."""
+    """Returns what is wrong with ``track.uri``, never with a password in it.
+
+    MLflow keeps no runs in plain folders any more, and a database in memory would be another one in each job.
+    """
+    if uri is None:
+        return None
     try:
-        if urlsplit(uri or "").password is None:
-            return None
+        has_password = urlsplit(uri).password is not None
     except ValueError:  # whose text may have the password
+        has_password, uri = False, ""
+    if not TRACKING.fullmatch(uri):
         return "track.uri: is no address; expected one like sqlite:////folder/mlflow.db or https://host:5000"
+    if not has_password:
+        return None
     return (
         "track.uri: holds a password, which would be written into plan.json and report; put it into the variable "
         "MLFLOW_TRACKING_PASSWORD and the user into MLFLOW_TRACKING_USERNAME; of PostgreSQL, into PGPASSWORD; of "
