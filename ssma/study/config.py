@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, ValidationError, field_validator
 
 from ssma.errors import StudyError
 from ssma.study.datasets import AnyDataset, Splits
@@ -66,6 +66,13 @@ class Range(Strict):
     """Search the exponent."""
 
 
+Dimension = Annotated[
+    Annotated[list[Any], Field(min_length=2), Tag("list")] | Annotated[Range, Tag("Range")],
+    Discriminator(lambda value: "Range" if isinstance(value, dict | Range) else "list"),
+]
+"""What is wrong with a range is told of a range alone, not that it is no list."""
+
+
 class Ablation(Strict):
     """A named comparison: data sets x layers x the axes' values."""
 
@@ -98,7 +105,7 @@ class Tune(Strict):
     """One configuration per arm, one per split, or (biased) the paper's choice by the test metric."""
     prune: bool = True
     """Stop a trial that is worse than the best one on the splits it has seen."""
-    space: dict[str, Annotated[list[Any], Field(min_length=2)] | Range] = {}
+    space: dict[str, Dimension] = {}
     """Setting -> values or range. A setting that an arm fixes is not searched in it."""
     storage: str | None = None
     """`journal`: files beside the results, or `postgresql://USER@HOST/DATABASE`; SSMA_TUNE_STORAGE by default."""
