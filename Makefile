@@ -2,13 +2,14 @@
 PYTHON ?= python3.11
 CORES ?= all
 STUDY ?= config.yaml
+QUOTED = $(subst $() ,\ ,$(STUDY))
 BIN := .venv/bin
 
 .PHONY: study figures test ui bench clean
 
 study: .venv/ready
-	@test -f $(STUDY) || { echo "STUDY=$(STUDY): there is no such file" >&2; exit 2; }
-	@$(BIN)/snakemake --cores $(CORES) --quiet rules --configfile $(STUDY)
+	@test -f $(QUOTED) || { echo "STUDY=$(STUDY): there is no such file" >&2; exit 2; }
+	@$(BIN)/snakemake --cores $(CORES) --quiet rules --configfile $(QUOTED)
 
 figures: .venv/ready
 	@for frame in reports/*/records.parquet; do \
@@ -22,7 +23,7 @@ test: .venv/ready
 	@$(BIN)/python -m pytest
 
 ui: .venv/ready
-	@$(BIN)/ssma ui $(STUDY)
+	@$(BIN)/ssma ui $(QUOTED)
 
 bench: .venv/ready
 	@$(BIN)/ssma bench aggr

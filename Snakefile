@@ -22,6 +22,7 @@ rule all:
 
 
 onstart:
+    date_today(Results(Path(RESULTS)))
     write_record(Path(PLAN_FILE), PLAN)
 
 

@@ -41,6 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StudyError as error:
         print(f"ssma: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        sys.tracebacklimit = 0  # Python says no more than the word, and ends by the signal, which stops loops of shells
+        raise KeyboardInterrupt from None
     except BrokenPipeError:
         (output := select.poll()).register(sys.stdout, 0)
         if not output.poll(0):  # another connection broke, such as that to a database
@@ -375,9 +378,8 @@ def _bench(options: argparse.Namespace) -> int:
     else:
         limits = Limits(options.memory_share, options.time_cap, budget)
         more = {"aggr": ["compiled"], "fit": ["compiled", "mirror"]}.get(options.what, [])
-        {"aggr": bench_aggr, "fit": bench_fit, "runtime": bench_runtime}[options.what](
-            *shared, limits, *(getattr(options, name) for name in more)
-        )  # fmt: skip
+        bench = {"aggr": bench_aggr, "fit": bench_fit, "runtime": bench_runtime}[options.what]
+        bench(*shared, limits, *(getattr(options, name) for name in more))
     print(f"benchmark: {options.out / options.what}.md")
     return 0
 

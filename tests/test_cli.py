@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,14 @@ def test_a_terminal_that_lacks_a_character_stops_no_command(tmp_path):
     output, errors = run.communicate()
     assert errors == b""
     assert b"d / gcn / mine (name=gr??e)" in output
+
+
+def test_who_stops_a_command_sees_one_word_and_the_shell_sees_the_signal():
+    stopped = "import ssma.cli as c, signal; c._schema = lambda _: signal.raise_signal(signal.SIGINT)"
+    command = [sys.executable, "-c", f"{stopped}; c.main(['schema'])"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "KeyboardInterrupt\n")
 
 
 def test_a_connection_that_breaks_is_no_reader_that_left(monkeypatch):

@@ -1,6 +1,7 @@
 """What the repository says in two places is the same in both."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -36,3 +37,15 @@ def test_profiles_agree_on_what_happens_after_a_failure():
 def test_captions_hold_where_a_study_chooses_by_the_test_metric():
     for name in ("arms", "table"):
         assert "marked †" in (ROOT / f"workflow/report/{name}.rst").read_text(encoding="utf-8")
+
+
+def test_make_takes_a_study_file_whose_name_has_spaces(tmp_path):
+    (tmp_path / "my own study.yaml").touch()
+    (tmp_path / "snakemake").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (tmp_path / "snakemake").chmod(0o755)
+    command = ["make", "-f", str(ROOT / "Makefile"), "-o", ".venv/ready", "BIN=.", "STUDY=my own study.yaml", "study"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "--cores", "all", "--quiet", "rules", "--configfile", "my own study.yaml",
+    ]  # fmt: skip

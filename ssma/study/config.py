@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, ValidationError, field_validator
 
 from ssma.errors import StudyError
 from ssma.study.datasets import AnyDataset, Splits
@@ -21,6 +21,7 @@ from ssma.study.settings import (
     Number,
     PositiveInt,
     Strict,
+    Text,
     TrainingSettings,
     no_value_twice,
 )
@@ -38,6 +39,9 @@ EXPECTED = {
     "string_type": "expected a text, in quotes where YAML reads it as something else",
 }
 """Kind of pydantic's error -> words that name no Python type."""
+
+TRACKING = re.compile(r"sqlite(\+\w+)?:///[^:?].*|https?://[^/].*|(?!(sqlite|file|https?)\b)\w[\w+.-]*://.+|databricks")
+"""An address at which MLflow can keep runs."""
 
 Values = Annotated[list[Any], Field(min_length=1)]
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(no_value_twice)]
@@ -60,6 +64,13 @@ class Range(Strict):
     """Largest value."""
     log: bool = False
     """Search the exponent."""
+
+
+Dimension = Annotated[
+    Annotated[list[Any], Field(min_length=2), Tag("list")] | Annotated[Range, Tag("Range")],
+    Discriminator(lambda value: "Range" if isinstance(value, dict | Range) else "list"),
+]
+"""What is wrong with a range is told of a range alone, not that it is no list."""
 
 
 class Ablation(Strict):
@@ -94,7 +105,7 @@ class Tune(Strict):
     """One configuration per arm, one per split, or (biased) the paper's choice by the test metric."""
     prune: bool = True
     """Stop a trial that is worse than the best one on the splits it has seen."""
-    space: dict[str, Annotated[list[Any], Field(min_length=2)] | Range] = {}
+    space: dict[str, Dimension] = {}
     """Setting -> values or range. A setting that an arm fixes is not searched in it."""
     storage: str | None = None
     """`journal`: files beside the results, or `postgresql://USER@HOST/DATABASE`; SSMA_TUNE_STORAGE by default."""
@@ -122,7 +133,7 @@ class Report(Strict):
 class Data(Strict):
     """Where raw data come from."""
 
-    mirror: str | None = None
+    mirror: Text | None = None
     """Folder with raw data sets; else the variable SSMA_DATA_MIRROR; else they are downloaded."""
 
 
@@ -248,7 +259,7 @@ def read_study(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise StudyError(f"{path}: cannot be read as a study file: {error}") from error
     if not isinstance(raw, dict):
-        raise StudyError(f"{path}: a study file is a table of keys, got {type(raw).__name__}")
+        raise StudyError(f"{path}: a study file is a table of keys, got {'nothing' if raw is None else repr(raw)}")
     return raw
 
 
@@ -306,12 +317,20 @@ def study_error(sentences: Sequence[str]) -> StudyError:
 
 
 def track_error(uri: str | None) -> str | None:
-    """Returns what is wrong with ``track.uri``, never with a password in it."""
+    """Returns what is wrong with ``track.uri``, never with a password in it.
+
+    MLflow keeps no runs in plain folders any more, and a database in memory would be another one in each job.
+    """
+    if uri is None:
+        return None
     try:
-        if urlsplit(uri or "").password is None:
-            return None
+        has_password = urlsplit(uri).password is not None
     except ValueError:  # whose text may have the password
+        has_password, uri = False, ""
+    if not TRACKING.fullmatch(uri):
         return "track.uri: is no address; expected one like sqlite:////folder/mlflow.db or https://host:5000"
+    if not has_password:
+        return None
     return (
         "track.uri: holds a password, which would be written into plan.json and report; put it into the variable "
         "MLFLOW_TRACKING_PASSWORD and the user into MLFLOW_TRACKING_USERNAME; of PostgreSQL, into PGPASSWORD; of "

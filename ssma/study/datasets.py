@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from ssma.study.settings import LIMIT, NotNegativeInt, Number, PositiveInt, Strict, with_exponent
+from ssma.study.settings import LIMIT, NotNegativeInt, Number, PositiveInt, Strict, Text, with_exponent
 
 PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
@@ -14,7 +14,7 @@ PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 Argument = Annotated[Any, BeforeValidator(with_exponent)]
 """Of a user's own class, whose types the study file does not know."""
 
-Place = Annotated[str, AfterValidator(os.path.expanduser)]
+Place = Annotated[Text, AfterValidator(os.path.expanduser)]
 """A path; ~ is the home folder, as in a shell."""
 
 
@@ -75,7 +75,7 @@ class TUDataset(TextDataset):
     """A data set of the TU collection, through PyG."""
 
     source: Literal["tu"]
-    name: str | None = None
+    name: Text | None = None
     """Name in the collection; the key in `datasets` by default."""
 
 

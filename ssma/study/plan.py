@@ -191,7 +191,7 @@ class _Planner:
                 self.errors.append(f"{path}: cannot be tuned, since arms are compared at equal size; make it an axis")
             elif isinstance(values, Range):
                 ends = [typed for end in (values.low, values.high) for typed in self._checked(path, key, end)]
-                if values.low >= values.high:
+                if canonical(values.low) >= canonical(values.high):
                     self.errors.append(f"{path}: low must be below high, got {values.low} and {values.high}")
                 if values.log and values.low <= 0:
                     self.errors.append(f"{path}: low must be above 0 for a log range, got {values.low}")

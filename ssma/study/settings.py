@@ -36,6 +36,7 @@ PositiveFloat = Annotated[float, Field(gt=0), Number]
 NotNegative = Annotated[float, Field(ge=0), Number]
 Share = Annotated[float, Field(gt=0, le=1), Number]
 Probability = Annotated[float, Field(ge=0, lt=1), Number]
+Text = Annotated[str, Field(min_length=1)]
 Factor = Annotated[float, Field(gt=0, lt=1), Number]
 
 

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import socket
 import sqlite3
 from collections.abc import Iterator
@@ -33,14 +34,17 @@ NOT_READ = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")
 def tracking_uri(results: Results, configured: str | None) -> str:
     """Returns the address of the store: the configured one, else SQLite in ``results/<study>/mlflow``.
 
-    The address is made anew from the results folder each time, so the folder can be moved.
+    The address is made anew from the results folder each time, so the folder can be moved. A relative path of a
+    configured SQLite store starts in the folder of ``results``, where the workflow was started, and not where a command
+    is called: it would make an empty store there.
     """
-    if configured:
+    relative = re.match("sqlite:///(?!/)", configured or "")
+    if configured and not relative:
         return configured
-    file = results.store.absolute() / "mlflow.db"
-    if "?" in str(file):
-        raise StudyError(f"{file}: SQLite addresses cannot hold '?'; rename the folder or set track.uri")
-    return f"sqlite:///{file}"
+    folder = results.root.absolute().parents[1] if relative else results.store.absolute()
+    if "?" in str(folder):
+        raise StudyError(f"{folder}: SQLite addresses cannot hold '?'; rename the folder or set track.uri")
+    return f"sqlite:///{folder}/{configured.removeprefix('sqlite:///') if relative else 'mlflow.db'}"
 
 
 def artifact_folder(results: Results) -> Path:

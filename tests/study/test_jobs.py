@@ -11,7 +11,7 @@ from snakemake.shell import shell
 
 from ssma.errors import StudyError
 from ssma.study.ids import git_commit
-from ssma.study.jobs import forget_lost, free_dead_locks, prepare_jobs
+from ssma.study.jobs import date_today, forget_lost, free_dead_locks, prepare_jobs
 from ssma.study.locks import exclusive
 from ssma.study.paths import Results
 from ssma.study.records import write_record
@@ -59,6 +59,20 @@ def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
     forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
     assert flags["tuned"].exists()
     assert not flags["evaluated"].exists()
+
+
+def test_files_from_the_future_are_dated_today_those_that_others_are_made_of_first(tmp_path):
+    names = ["mlflow/created", "data/d-1/card.json", "arms/a/tuned", "arms/a/evaluated", "records.parquet"]
+    now, old = time.time(), tmp_path / "arms/b/evaluated"
+    for path in [old, *(tmp_path / name for name in names)]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (now - 60, now - 60) if path == old else (now + 3600, now + 3600))
+    date_today(Results(tmp_path))
+    dates = [(tmp_path / name).stat().st_mtime for name in names]
+    assert dates == sorted(dates)
+    assert max(dates) <= time.time()
+    assert old.stat().st_mtime == pytest.approx(now - 60, abs=0.01)
 
 
 def test_a_file_system_without_locks_is_named_in_one_error(tmp_path, monkeypatch):

@@ -224,7 +224,18 @@ def test_all_errors_at_once_with_their_path():
         ({"ablations": {"a": BASE["ablations"]["kappa"], "a_sanity": BASE["ablations"]["kappa"]}}, "ablations.a_sanity: the report has a part of this name"),
         ({"ablations": {"arms": {"axes": {"ssma.kappa": [2]}}}}, "ablations.arms: the report has a part of this name"),
         ({"ablations": {"a": BASE["ablations"]["kappa"], "a-ranks": BASE["ablations"]["kappa"]}}, "ablations.a-ranks: the report has a part of this name"),
+        ({"tune": {"space": {"training.lr": {"low": 0.1, "high": 0.1000000000001}}}}, "tune.space.training.lr: low must be below high, got 0.1 and 0.1000000000001"),
+        ({"data": {"mirror": ""}}, "data.mirror: String should have at least 1 character, got ''"),
+        ({"datasets": {"d": {"source": "tu", "name": ""}}}, "datasets.d.name: String should have at least 1 character"),
+        ({"datasets": {"d": {"source": "folder", "path": ""}}}, "datasets.d.path: String should have at least 1 char"),
         ({"track": {"uri": "https://user:secret@[host"}}, "track.uri: is no address; expected one like sqlite:"),
+        *(
+            ({"track": {"uri": uri}}, "track.uri: is no address; expected one like sqlite:")
+            for uri in (
+                "", "mlruns", "file:///runs", "localhost:5000", "http//host:5000", "sqlite://runs.db", "sqlite:///",
+                "sqlite:///:memory:", "sqlite+pysqlite://runs.db", "https:///runs",
+            )
+        ),
         ({"report": {"missing": "ignore"}}, "report.missing: Input should be 'not_testable', 'drop' or 'worst', got 'ignore'"),
         ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'ap', 'auroc' or 'mae', got 'loss'"),
         ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
@@ -318,11 +329,24 @@ def test_a_reader_that_has_enough_ends_no_command_with_an_error():
     assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 1)
 
 
+def test_what_is_wrong_with_a_range_is_told_of_a_range_alone():
+    message = errors_of(tune={"space": {"model.dropout": {"low": 0, "high": 0.5, "step": 0.1}}})
+    assert message == (
+        "1 error in the study file:\n  - tune.space.model.dropout.step: unknown key; allowed: low, high, log"
+    )
+
+
 def test_a_password_of_a_tracking_server_is_neither_taken_nor_told():
     message = errors_of(track={"uri": "https://ann:geheim@mlflow.example.org"})
     assert message.startswith("1 error in the study file:\n  - track.uri: holds a password")
     assert "MLFLOW_TRACKING_PASSWORD" in message and "geheim" not in message
-    for uri in ("https://mlflow.example.org:5000", "postgresql://ann@db/runs", "sqlite:///runs.db"):
+    for uri in (
+        "https://mlflow.example.org:5000",
+        "mysql+pymysql://ann@db/runs",
+        "postgresql:///runs",
+        "sqlite:///runs.db",
+        "databricks",
+    ):
         assert plan_of(track={"uri": uri})["config"]["track"]["uri"] == uri
 
 

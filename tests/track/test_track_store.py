@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -111,6 +112,20 @@ def test_live_logging_and_filling_say_the_same_once(results):
     shutil.copytree(results.root, copy.root, ignore=shutil.ignore_patterns("mlflow"))
     assert fill(copy, plan)["new_runs"] == 10
     assert runs_of(copy) == logged
+
+
+def test_chosen_hyperparameters_read_as_parameters_do(tmp_path):
+    """So that one search finds both, and a text that MLflow would cut without a word is marked."""
+    logged = {}
+    client = SimpleNamespace(log_batch=lambda _, metrics, tags, **__: logged.update({t.key: t.value for t in tags}))
+    values = {"ssma.learn_affine": True, "training.max_minutes": None, "mine.text": "x" * 9000, "mine.p": 0.1 + 0.2}
+    chosen = {"chosen": {"0": values, "1": values}, "chosen_trial": {"0": None}, "metric": "mae", "trials": []}
+    Tracker(Results(tmp_path), {}, client, "1")._summarise("run", chosen, {"fits": [], "planned": 2})
+    long = logged.pop("chosen.mine.text")
+    assert len(long) == 6000 and long.endswith("(cut: the whole value is an artifact)")
+    assert logged == {
+        "chosen.ssma.learn_affine": "true", "chosen.training.max_minutes": "null", "chosen.mine.p": "0.3",
+    }  # fmt: skip
 
 
 def test_two_fillings_at_once_double_no_run(results, monkeypatch):

@@ -28,6 +28,15 @@ def test_the_ui_is_opened_on_the_store_beside_the_results(tmp_path, monkeypatch)
     assert started(tmp_path, monkeypatch, None) == [[sys.executable, "-m", "mlflow", *arguments]]
 
 
+def test_a_relative_store_is_that_of_the_study_wherever_the_ui_is_called(tmp_path, monkeypatch):
+    folder, elsewhere = tmp_path / "mine/results/made", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    (arguments,) = started(folder, monkeypatch, "sqlite:///runs/own.db")
+    assert f"sqlite:///{tmp_path}/mine/runs/own.db" in arguments
+    assert (tmp_path / "mine/runs/own.db").exists() and not any(elsewhere.iterdir())
+
+
 def test_a_tracking_server_has_its_own_ui(tmp_path, monkeypatch, capsys):
     assert started(tmp_path, monkeypatch, "https://mlflow.example.org") == []
     assert capsys.readouterr().out == "MLflow UI: https://mlflow.example.org (the study's tracking server)\n"

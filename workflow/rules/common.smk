@@ -10,7 +10,13 @@ from ssma.errors import StudyError
 from ssma.study.config import from_command_line, parse_study, read_study
 from ssma.study.cost import describe, plan_cost
 from ssma.study.ids import code_fingerprint, digest
-from ssma.study.jobs import forget_lost, forget_outdated, free_dead_locks, prepare_jobs
+from ssma.study.jobs import (
+    date_today,
+    forget_lost,
+    forget_outdated,
+    free_dead_locks,
+    prepare_jobs,
+)
 from ssma.study.part import arms_of, part
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
