@@ -1,12 +1,14 @@
 """Putting an aggregation into a message-passing layer that exists."""
 
 import inspect
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Module
+from torch.utils.hooks import RemovableHandle
 from torch_geometric.nn import DegreeScalerAggregation, FusedGATConv, GPSConv, MessagePassing
 from torch_geometric.nn.aggr import Aggregation, MultiAggregation
 from torch_geometric.utils import is_sparse, to_edge_index
@@ -59,8 +61,8 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
     if not hasattr(inner, "shown_names"):
         names = [name for name in inspect.signature(inner.message).parameters if name.endswith(("_i", "_j"))]
         inner.shown_names = {side: [name[:-2] for name in names if name.endswith(side)] for side in ("_i", "_j")}
-        inner.register_propagate_forward_pre_hook(_before)
         inner.__class__ = _showing(type(inner))
+        inner.register_propagate_forward_pre_hook(_before)
     return layer
 
 
@@ -83,6 +85,11 @@ def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
             for aggr in _seeing(self):
                 aggr.node_features = None
 
+    def register_propagate_forward_pre_hook(self: MessagePassing, hook: Callable) -> RemovableHandle:
+        handle, hooks = base.register_propagate_forward_pre_hook(self, hook), self._propagate_forward_pre_hooks
+        hooks.move_to_end(next(key for key, own in hooks.items() if own is _before))  # it sees what others change
+        return handle
+
     def reset_parameters(self: MessagePassing) -> None:
         base.reset_parameters(self)
         self.aggr_module.reset_parameters()  # some layers of PyG (GINEConv) leave out their aggregation
@@ -90,8 +97,8 @@ def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
     def reduce(self: MessagePassing, protocol: int) -> tuple:
         return _blank, (base,), self.__dict__
 
-    own = {"propagate": propagate, "reset_parameters": reset_parameters, "__reduce_ex__": reduce}
-    return type(base.__name__, (base,), own | {"__module__": base.__module__})
+    own = {method.__name__: method for method in (propagate, register_propagate_forward_pre_hook, reset_parameters)}
+    return type(base.__name__, (base,), own | {"__reduce_ex__": reduce, "__module__": base.__module__})
 
 
 def _blank(base: type[MessagePassing]) -> MessagePassing:
@@ -116,8 +123,14 @@ def _show(layer: MessagePassing, edge_index: Any, propagated: dict[str, Any]) ->
     """Hands what a layer propagates to its SSMA aggregations, for one call."""
     if not _seeing(layer):
         return
+    if layer.decomposed_layers > 1:
+        raise ValueError(
+            f"{type(layer).__name__} got decomposed_layers={layer.decomposed_layers} but its aggregation sees all "
+            f"features of a node at once; leave it at 1, or use selection='random' with slots_from='messages'"
+        )
     if is_sparse(edge_index):  # a transposed adjacency: rows are targets
-        row, column = to_edge_index(edge_index)[0]
+        coo = isinstance(edge_index, Tensor) and edge_index.is_sparse  # PyG's function would write a flag into it
+        row, column = edge_index._indices() if coo else to_edge_index(edge_index)[0]
         edge_index = torch.stack([column, row])
     sources = [name for name in layer.shown_names["_j"] if _side(propagated.get(name), 0) is not None]
     targets = [name for name in layer.shown_names["_i"] if propagated.get(name) is not None] or sources

@@ -10,7 +10,7 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import degree
 
 from ssma.aggr import MaxAggregation, MeanAggregation, MinAggregation, StdAggregation
-from ssma.aggr.grouped import prepared
+from ssma.aggr.grouped import prepared, targets_of
 from ssma.aggr.pna import mean_log_degree, scaled_by_degree
 
 
@@ -62,13 +62,14 @@ class DegreeScaledMix(Aggregation):
     def forward(
         self,
         x: Tensor,
-        index: Tensor,
+        index: Tensor | None = None,
         ptr: Tensor | None = None,
         dim_size: int | None = None,
         dim: int = -2,
     ) -> Tensor:
-        """Aggregates messages with target nodes ``index``, ``[E]``."""
-        mix = torch.cat([aggr(x, index, ptr, dim_size, dim) for aggr in self.aggrs], dim=-1)
+        """Aggregates messages with target nodes ``index``, ``[E]``, or between borders ``ptr``, ``[dim_size + 1]``."""
+        index = targets_of(self, x, index, ptr, dim)
+        mix = torch.cat([aggr(x, index, dim_size=dim_size, dim=dim) for aggr in self.aggrs], dim=-1)
         # in half precision a count would be rounded, or saturate
         count = degree(index, mix.size(dim), torch.promote_types(self.delta.dtype, torch.float32))
         count = count.view([-1 if axis == dim % mix.dim() else 1 for axis in range(mix.dim())])

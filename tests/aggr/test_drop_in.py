@@ -9,6 +9,8 @@ from torch_geometric.nn import (
     ARMAConv,
     EGConv,
     FusedGATConv,
+    GATConv,
+    GATv2Conv,
     GCNConv,
     GINEConv,
     HypergraphConv,
@@ -75,6 +77,46 @@ def test_features_that_a_call_leaves_out_are_not_those_that_are_scored():
     aggr, message = layer.aggr_module, layer.local_nn(position[EDGES[0]] - position[EDGES[1]])
     aggr.node_features = NodeFeatures(position, position, position, EDGES[0])
     assert torch.equal(out, aggr(message, EDGES[1], dim_size=6))
+
+
+@pytest.mark.parametrize("copied", [lambda layer: layer, copy.deepcopy])
+def test_scores_see_what_a_later_hook_makes_of_edges_and_features(copied):
+    torch.manual_seed(0)
+    layer = copied(use_aggregation(SAGEConv(8, 8, root_weight=False), SSMAAggregation(8)))
+    expected = layer(2 * X, EDGES.flip(0))
+    changed = layer.register_propagate_forward_pre_hook(
+        lambda _, inputs: (inputs[0].flip(0), inputs[1], {"x": tuple(2 * x for x in inputs[2]["x"])})
+    )
+    torch.testing.assert_close(layer(X, EDGES), expected)
+    changed.remove()
+    torch.testing.assert_close(layer(2 * X, EDGES.flip(0)), expected)
+
+
+@pytest.mark.parametrize("kind", [GATConv, GATv2Conv, GCNConv, SAGEConv])
+def test_a_layer_goes_backward_by_a_sparse_adjacency_in_coordinates(kind):
+    torch.manual_seed(0)
+    layer = use_aggregation(kind(8, 8), SSMAAggregation(8))
+    weights = torch.linspace(-1, 1, 48).view(6, 8)
+    expected = torch.autograd.grad((layer(X, EDGES) * weights).sum(), list(layer.parameters()), allow_unused=True)
+    adjacency = torch.sparse_coo_tensor(EDGES.flip(0), torch.ones(7), (6, 6))
+    out = layer(X, adjacency.coalesce())
+    found = torch.autograd.grad((out * weights).sum(), list(layer.parameters()), allow_unused=True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    if kind is SAGEConv:
+        with pytest.raises(RuntimeError, match="uncoalesced"):
+            layer(X, adjacency)
+        assert not adjacency.is_coalesced()
+
+
+def test_features_that_a_layer_propagates_in_parts():
+    layer = use_aggregation(GCNConv(8, 8, decomposed_layers=2), SSMAAggregation(4))
+    with pytest.raises(ValueError, match="GCNConv got decomposed_layers=2 but its aggregation sees all features"):
+        layer(X, EDGES)
+    layer.decomposed_layers = 1
+    layer.aggr_module = SSMAAggregation(8)
+    assert layer(X, EDGES).shape == (6, 8)
+    parts = use_aggregation(GCNConv(8, 8, decomposed_layers=2), SSMAAggregation(4, selection="random"))
+    assert parts(X, EDGES).shape == (6, 8)
 
 
 class Nothing(MessagePassing):

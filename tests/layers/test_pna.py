@@ -57,6 +57,15 @@ def test_a_constant_of_an_empty_neighbourhood_is_scaled_as_in_pyg():
     torch.testing.assert_close(out, torch.cat([constant, 0 * constant, constant * delta / math.log(2)], dim=-1))
 
 
+def test_every_way_to_call_the_mix():
+    mix, index, x = DegreeScaledMix(plain_mix(), DEGREES), torch.tensor([0, 0, 1, 3, 3, 3]), torch.randn(6, 2, 4)
+    expected = mix(x, index, dim_size=4, dim=0)
+    borders = torch.tensor([0, 2, 3, 3, 6])
+    for call in ({"ptr": borders}, {"ptr": borders, "index": index}, {"index": index.int()}):
+        torch.testing.assert_close(mix(x, **call, dim=0), expected)
+    torch.testing.assert_close(mix(x, dim=0), mix(x, torch.zeros(6, dtype=torch.int64), dim=0))
+
+
 @pytest.mark.parametrize("degrees", [None, torch.tensor([5]), torch.tensor([5, 0])])
 def test_a_histogram_without_edges_is_refused(degrees):
     with pytest.raises(ValueError, match="got (no degrees|degrees)"):
