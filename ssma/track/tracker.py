@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
 from ssma.study.records import read_record
-from ssma.track.names import safe_name
+from ssma.track.names import param_values
 from ssma.track.records import readable
 from ssma.track.runs import FINAL_STATE, LONGEST_REASON, Run, arm_points, arm_run, fit_run, trial_run
 from ssma.track.store import artifact_folder, create_store, make_client
@@ -99,7 +99,7 @@ class Tracker:
         self.client.log_batch(
             parent,
             metrics=[Metric(point.name, point.value, point.time, point.step) for point in points],
-            tags=[RunTag(f"chosen.{safe_name(key)}", str(value)) for key, value in picked.items()],
+            tags=[RunTag(f"chosen.{name}", text) for name, text in param_values(picked)[0].items()],
             synchronous=True,
         )
 
