@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import shutil
 from collections.abc import Sequence
 from importlib import import_module
@@ -64,8 +65,10 @@ def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     try:
         data_list = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise nearly anything
-        other = isinstance(error, UnpicklingError)  # whose own text advises to run the code in the file
-        reason = "it holds other objects, or is damaged" if other else f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, UnpicklingError):  # whose own text advises to run the code in the file
+            kind = re.search(r"Unsupported global: GLOBAL (\S+)", reason)
+            reason = f"it holds other objects, {f'of {kind[1]}' if kind else 'or is damaged'}"
         raise StudyError(
             f"{path}: cannot be read ({reason}); expected a list of "
             "torch_geometric.data.Data with tensors and plain values, written by torch.save"

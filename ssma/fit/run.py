@@ -23,14 +23,14 @@ from ssma.data.degrees import degree_histogram
 from ssma.data.parts import PartBatches, WholeBatch
 from ssma.data.prepare import Prepared
 from ssma.data.splits import PARTS
-from ssma.errors import StudyError, printable
+from ssma.errors import STOPPED, StudyError, printable
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
 from ssma.fit.summaries import module_summaries
 from ssma.fit.training import Task, Training, load_state
 from ssma.layers.network import Network, compile_products, describe, walk_steps
 from ssma.layers.width import count_parameters, hidden_channels
-from ssma.study.ids import code_fingerprint, git_commit
+from ssma.study.ids import code_fingerprint, git_commit, seed_from
 from ssma.study.locks import exclusive
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_atomic, write_record
@@ -87,7 +87,9 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     try:
         with _deterministic(device.type == "cpu" and spec["class"] is not None):
             outcome = _train(prepared, spec, device, compiled, checkpoint, now)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a user's class may end the process, as one that reads its arguments does
+        if isinstance(error, SystemExit) and error.code == STOPPED:
+            raise
         reason = str(error) if isinstance(error, StudyError) else f"{type(error).__name__}: {error}"
         trace = None if isinstance(error, StudyError) or reason in _traced else error
         _traced.add(reason)
@@ -164,6 +166,7 @@ def _train(
     scores, modules = dict.fromkeys(parts), None
     if status == "ok":
         load_state(network, training.best["state"])
+        torch.manual_seed(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
         for name, batches in parts.items():
             found = evaluate(network, batches.epoch(), task.loss, task.metric)
             scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}

@@ -36,8 +36,9 @@ def set_fingerprint(dotted: str, arguments: dict[str, Any]) -> str:
     return digest([code, found], 64) if found else code
 
 
-def options_of(dotted: str) -> list[str] | None:
-    """Returns the names of a class's options; None where its source does not say, or where it takes any.
+def options_of(dotted: str) -> dict[str, bool] | None:
+    """Returns of each of a class's options whether it has to be given, which are those without a default; None where
+    its source does not say, or where it takes any.
 
     That is a class that inherits or imports its ``__init__``, or decorates it or itself.
 
@@ -51,11 +52,16 @@ def options_of(dotted: str) -> list[str] | None:
     makers = [node for node in kinds[0].body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
     if len(makers) != 1 or _of(makers[0], "decorator_list") or makers[0].args.kwarg:
         return None
-    named = [*_of(makers[0].args, "args")[1:], *_of(makers[0].args, "kwonlyargs")]
-    options = [argument.arg for argument in named]
+    arguments = makers[0].args
+    first = len(_of(arguments, "args")) - len(_of(arguments, "defaults"))
+    options = {argument.arg: place < first for place, argument in enumerate(_of(arguments, "args")) if place}
+    defaults = _of(arguments, "kw_defaults")
+    options |= {
+        named.arg: default is None for named, default in zip(_of(arguments, "kwonlyargs"), defaults, strict=True)
+    }
     if missing := [argument for argument in GIVEN if argument not in options]:
         raise ValueError(f"{name}.__init__ must take {' and '.join(missing)}, or any keyword")
-    return [option for option in options if option not in GIVEN]
+    return {option: needed for option, needed in options.items() if option not in GIVEN}
 
 
 def check_class(dotted: str, code: str) -> None:

@@ -27,6 +27,25 @@ def impossible(layer: str, aggregator: str, settings: dict[str, Any], searched: 
     ]
 
 
+def not_given(
+    aggregator: str, options: dict[str, bool] | None, given: dict[str, Any], searched: dict[str, Any]
+) -> list[str]:
+    """Returns a sentence for each option without which a user's class cannot be made.
+
+    Args:
+        aggregator: Its name.
+        options: Option -> whether it has no default; None where that is not known.
+        given: The arm's options.
+        searched: As in :func:`impossible`.
+    """
+    return [
+        f"aggregators.{aggregator}: its class needs '{option}', which has no default; give it there, in an ablation, "
+        "or in tune.space"
+        for option, needed in (options or {}).items()
+        if needed and option not in given and f"{aggregator}.{option}" not in searched
+    ]
+
+
 def idle_axes(name: str, ablation: dict[str, Any]) -> list[str]:
     """Returns a sentence for each axis along which no arm of an ablation changes: each would be compared with itself.
 

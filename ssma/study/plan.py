@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
 from ssma.study.classes import class_fingerprint, options_of, set_fingerprint
-from ssma.study.combinations import idle_axes, impossible
+from ssma.study.combinations import idle_axes, impossible, not_given
 from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
 from ssma.study.datasets import PARTS, Dataset
 from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, slug
@@ -39,7 +39,7 @@ class _Planner:
         self.study = study
         self.errors: list[str] = []
         self.aggregators = {name: {"class": None, "class_code": None} for name in AGGREGATORS}
-        self.own: dict[str, list[str] | None] = {}
+        self.own: dict[str, dict[str, bool] | None] = {}
         self.defaults: dict[str, dict[str, Any]] = {}
         self.arms: dict[str, dict[str, Any]] = {}
 
@@ -157,7 +157,7 @@ class _Planner:
         model: type[Strict] | None = GROUPS.get(group) or AGGREGATORS.get(group)
         if model is None and group in self.aggregators and field:
             if (known := self.own.get(group)) is not None and field not in known:
-                raise ValueError(f"its class has no such option; {did_you_mean(field, known)}")
+                raise ValueError(f"its class has no such option; {did_you_mean(field, list(known))}")
             return own_option(value)
         if model is None or field not in model.model_fields:
             raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")
@@ -343,6 +343,7 @@ class _Planner:
             for table in (fixed, searched):
                 table.pop(key, None)
         self.errors += impossible(layer, name, settings, searched)
+        self.errors += not_given(name, self.own.get(name), settings["aggregator"], searched)
         splits = list(range(dataset["use"]))
         arm = {
             "layer": layer,

@@ -57,8 +57,12 @@ class Run:
 
 
 def arm_run(plan: dict[str, Any], arm: dict[str, Any]) -> Run:
-    """Returns the parent run of an arm. Its tags may change (an ablation more), its settings may not."""
-    params, files = _params(flatten(arm["settings"], arm["aggregator"]))
+    """Returns the parent run of an arm. Its tags may change (an ablation more), its settings may not.
+
+    What is searched is none of them: a default would stand there, and the fits have other values.
+    """
+    settings = flatten(arm["settings"], arm["aggregator"])
+    params, files = _params({key: value for key, value in settings.items() if key not in arm["space"]})
     ablations = [
         name
         for name, ablation in sorted(plan["ablations"].items())

@@ -97,7 +97,7 @@ class Mixing(Aggregation):
         out = self.reduce(x, index, ptr, dim_size, dim, reduce="mean")
         others = {
             "own": lambda: 0, "batch": lambda: x.mean(), "padded": lambda: index.bincount().max(),
-            "random": lambda: torch.rand(()), "overflow": lambda: torch.inf,
+            "random": lambda: torch.rand(()), "faint": lambda: torch.rand(()) / 200, "overflow": lambda: torch.inf,
         }  # fmt: skip
         return out + others[self.how]()
 
@@ -122,3 +122,11 @@ def test_asking_a_class_of_the_user_for_its_rows_changes_nothing(how):
     expected = [Mixing(4, 1, how)(messages, index, dim_size=7) for _ in range(2)]
     assert all(map(torch.equal, found, expected))
     assert aggr.calls == 2
+
+
+def test_a_class_of_the_user_that_draws_little_is_not_taken_for_one_whose_rows_see_other_nodes():
+    messages, index = torch.randn(5, 4), torch.tensor([1, 0, 3, 3, 5])
+    for seed in range(50):
+        torch.manual_seed(seed)
+        aggr = make_aggregation("mine", 4, 1, f"{Mixing.__module__}.Mixing", how="faint").eval()
+        assert aggr(messages, index, dim_size=7).shape == (7, 4)

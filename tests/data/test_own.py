@@ -5,6 +5,7 @@ import io
 import math
 import os
 import random
+import re
 import socket
 import sys
 from pathlib import Path
@@ -388,6 +389,12 @@ def test_a_file_never_runs_code(tmp_path, capfd):
     ):
         read(tmp_path, [Code()])
     assert "must not run" not in capfd.readouterr().out
+
+
+def test_what_a_file_should_not_hold_is_named(tmp_path):
+    message = "cannot be read (it holds other objects, of numpy._core.multiarray.scalar); expected a list"
+    with pytest.raises(StudyError, match=re.escape(message)):
+        read(tmp_path, [Data(x=torch.ones(2, 1), edge_index=PATH[:, :1], y=numpy.int64(1))])
 
 
 def test_data_that_changed_since_the_plan_are_refused(tmp_path):

@@ -8,7 +8,7 @@ from torch import nn
 
 from ssma.aggr import AGGREGATORS, SumAggregation
 from ssma.data.batches import Batches
-from ssma.errors import StudyError
+from ssma.errors import STOPPED, StudyError
 from ssma.fit import run
 from ssma.fit.run import run_fit
 from ssma.fit.spec import fit_spec
@@ -295,3 +295,50 @@ def test_a_validation_that_is_no_number_at_the_end_ends_a_fit_as_diverged(study,
     reason = "the validation mae of the best epoch was not finite when it was taken again at the end"
     assert (record["status"], record["reason"]) == ("diverged", reason)
     assert [record[part] for part in ("train", "validation", "test", "modules")] == [None] * 4
+
+
+class Drawing(Indexing):
+    """A user's class that draws in evaluation too."""
+
+    def forward(self, x, index=None, *args, **kwargs):
+        return super().forward(x * torch.rand_like(x), index, *args, **kwargs)
+
+
+def test_what_draws_in_evaluation_draws_the_same_after_a_kill_at_the_end(study, prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Drawing", "class_code": "c"}
+    whole = run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
+    assert (whole["status"], whole["reason"]) == ("ok", None)
+
+    def killed(self, training, save=run._Saver.__call__):
+        save(self, training)
+        if training.epochs == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run._Saver, "__call__", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    resumed = run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    assert resumed["history"]["train_loss"] == whole["history"]["train_loss"]
+    for part in ("train", "validation", "test"):
+        assert resumed[part] == whole[part]
+
+
+class Leaving(Indexing):
+    """A user's class that ends the process."""
+
+    code: object = "usage: mine.py [--width WIDTH]"
+
+    def forward(self, x, index=None, *args, **kwargs):
+        raise SystemExit(self.code)
+
+
+def test_a_class_that_ends_the_process_costs_its_fits_and_a_stopped_job_none(study, prepared, tmp_path, monkeypatch):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Leaving", "class_code": "c"}
+    record = run_fit(Results(tmp_path), prepared, spec, CPU)
+    assert (record["status"], record["reason"]) == ("failed", "SystemExit: usage: mine.py [--width WIDTH]")
+    monkeypatch.setattr(Leaving, "code", STOPPED)
+    with pytest.raises(SystemExit):
+        run_fit(Results(tmp_path / "stopped"), prepared, spec, CPU)
+    assert not list((tmp_path / "stopped").rglob("*.json"))

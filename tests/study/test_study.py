@@ -461,6 +461,32 @@ def test_an_option_that_a_users_class_does_not_have_is_refused_without_importing
         plan_of(**mine(kind, gian=2))
 
 
+NEEDY = """
+class Needy:
+    def __init__(self, in_channels, heads, gain, limit=2, *, shift):
+        pass
+"""
+
+
+def test_an_option_without_a_default_has_to_be_given(tmp_path, monkeypatch):
+    (tmp_path / "needy_sums.py").write_text(NEEDY)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def mine(axes, space=(), **options):
+        own = {"mine": {"class": "needy_sums.Needy", **options}}
+        return {"aggregators": own, "ablations": {"a": {"axes": axes}}, "tune": {"space": dict(space)}}
+
+    told = "aggregators.mine: its class needs '{}', which has no default"
+    found = errors_of(**mine({"aggregator": ["sum", "mine"]}))
+    assert told.format("gain") in found and told.format("shift") in found and "'limit'" not in found
+    found = errors_of(**mine({"mine.gain": [1, 2]}))
+    assert told.format("shift") in found and "'gain'" not in found
+    plan_of(**mine({"aggregator": ["sum", "mine"]}, gain=None, shift=1))
+    plan_of(**mine({"mine.gain": [1, 2]}, shift=1))
+    plan_of(**mine({"mine.limit": [1, 2]}, {"mine.gain": [1, 2]}, shift=1))
+    plan_of(**mine({"aggregator": ["sum", "ssma"]}))
+
+
 def test_a_class_of_an_editable_installation_is_found_where_its_finder_says(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     for folder in (tmp_path, tmp_path / "sub"):

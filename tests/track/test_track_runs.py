@@ -52,3 +52,9 @@ def test_the_means_of_an_arm_are_those_of_the_report():
         "fits.ok": 3, "fits.planned": 6, "trials.complete": 0,
         "mean.test_accuracy": pytest.approx(0.6), "mean.validation_accuracy": pytest.approx(0.6),
     }  # fmt: skip
+
+
+def test_the_default_of_a_searched_setting_is_no_parameter_of_an_arm():
+    plan = make_plan()
+    arm = plan["arms"][0] | {"space": {"training.lr": [0.02, 0.05], "ssma.kappa": [2, 4]}}
+    assert arm_run(plan, arm).params == {"ssma.note": "short", "model.num_layers": "4"}

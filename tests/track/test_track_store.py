@@ -22,7 +22,7 @@ from made_records import log_live, make_fit, make_plan, make_trial, write_arm
 
 from ssma.errors import StudyError
 from ssma.study.paths import Results
-from ssma.study.records import write_record
+from ssma.study.records import read_record, write_record
 from ssma.track.fill import fill
 from ssma.track.live import LiveTracker, NoTracker, open_tracker
 from ssma.track.store import artifact_folder, create_store, make_client, mlflow_errors, tracking_uri
@@ -167,6 +167,21 @@ def test_parents_and_artifacts(results):
     assert json.loads((artifacts_of(fit) / "record.json").read_text())["id"] == fits[0]["id"]
 
 
+def test_what_was_chosen_is_written_as_in_the_parameters_of_the_fits(results):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    write_arm(results, arm)
+    values = {"training.lr": 0.005843271972172518, "ssma.learn_affine": True, "ssma.selection": "random"}
+    record = read_record(results.chosen(arm["id"]))
+    write_record(results.chosen(arm["id"]), record | {"chosen": {"0": values, "1": values}})
+    fill(results, plan)
+    (run,) = run_of(results, f"arm:{arm['id']}")
+    told = {key: text for key, text in run.data.tags.items() if key.startswith("chosen.")}
+    assert told == {
+        "chosen.training.lr": "0.00584327197217", "chosen.ssma.learn_affine": "true", "chosen.ssma.selection": "random",
+    }  # fmt: skip
+
+
 def test_runs_of_a_killed_process_are_completed_or_closed(results):
     plan = make_plan(["one"])
     (arm,) = plan["arms"]
@@ -299,7 +314,7 @@ import sys
 from pathlib import Path
 from made_records import log_live, make_plan, write_arm
 from ssma.study.paths import Results
-from ssma.study.records import write_record
+from ssma.study.records import read_record, write_record
 from ssma.track.live import open_tracker
 results, plan = Results(Path(sys.argv[1])), make_plan(["a", "b", "c", "d"], study=sys.argv[3])
 arm = plan["arms"][int(sys.argv[2])]
