@@ -43,7 +43,8 @@ def test_make_takes_a_study_file_whose_name_has_spaces(tmp_path):
     (tmp_path / "my own study.yaml").touch()
     (tmp_path / "snakemake").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
     (tmp_path / "snakemake").chmod(0o755)
-    command = ["make", "-f", str(ROOT / "Makefile"), "-o", ".venv/ready", "BIN=.", "STUDY=my own study.yaml", "study"]
+    make = ["make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "-o", ".venv/ready", "BIN=."]
+    command = [*make, "STUDY=my own study.yaml", "study"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
