@@ -38,9 +38,9 @@ def compressed_product(
     .. math::
         G_P = g |P|^{\alpha} \left( G_Q + \alpha P \, \mathrm{Re}(\bar{P} G_Q) / |P|^2 \right), \quad \alpha = 1/n - 1
 
-    Rows are processed in chunks that fit the cache, and backward multiplies again instead of storing, so memory does
-    not grow with the size of the spectra. One opaque operator for `torch.compile`; no second derivatives but
-    under transforms of `torch.func`, which hold all of it.
+    Rows are processed in chunks that fit the cache (of ``CHUNK_ROWS`` at least), and backward multiplies again instead
+    of storing, so memory does not grow with the size of the spectra. One opaque operator for `torch.compile`; no second
+    derivatives but under transforms of `torch.func`, which hold all of it.
 
     Args:
         slots: ``[kappa, rows, channels]`` real.

@@ -170,8 +170,8 @@ def test_chunks_of_rows(kappa, options, monkeypatch):
     messages, index = torch.randn(60, 5, dtype=torch.float64, requires_grad=True), torch.arange(60) % 13
     columns = aggr.m1 * (aggr.m2 // 2 + 1) * 2
     results = []
+    monkeypatch.setattr(product, "CHUNK_ROWS", 1)
     for bytes_of_a_factor in (1, 4 * columns * 8, 2**30):
-        monkeypatch.setattr(product, "CHUNK_ROWS", 1)
         monkeypatch.setitem(product.CHUNK_BYTES, "cpu", bytes_of_a_factor)
         out = aggr(messages, index)
         results.append(
