@@ -1,6 +1,7 @@
 """Aggregations by name, and what is known of each."""
 
 import importlib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -85,8 +86,9 @@ def make_aggregation(
         name: A key of ``AGGREGATORS``, or the user's name for ``path``.
         in_channels: Width of a message (of one head).
         heads: Heads of a message.
-        path: Dotted path of a user's class; it is called with ``in_channels``, ``heads`` and the options.
-        degrees: Histogram of the in-degrees of the training nodes, ``[largest + 1]``; only ``pna`` needs it.
+        path: Dotted path of a user's class; it is called with ``in_channels``, ``heads`` and the options, and with
+            ``degrees`` if it names it.
+        degrees: Histogram of the in-degrees of the training nodes, ``[largest + 1]``; of the named ones ``pna`` needs it.
         **options: Options of the aggregation.
 
     Raises:
@@ -96,9 +98,12 @@ def make_aggregation(
             raises a `ValueError` when it is called; one whose rows depend on messages of other nodes does so when it
             is first called in evaluation mode.
     """
+    given = {"in_channels": in_channels, "heads": heads, "degrees": degrees}
     if path is not None:
         module, _, attribute = path.rpartition(".")
-        aggr = getattr(importlib.import_module(module), attribute)(in_channels=in_channels, heads=heads, **options)
+        kind = getattr(importlib.import_module(module), attribute)
+        takes = (*BY_WIDTH, "degrees") if "degrees" in inspect.signature(kind).parameters else BY_WIDTH
+        aggr = kind(**{key: given[key] for key in takes}, **options)
         if not isinstance(aggr, Aggregation):
             raise TypeError(f"{path} made a {type(aggr).__name__} but expected a torch_geometric.nn.aggr.Aggregation")
         aggr.register_forward_hook(_check_result, with_kwargs=True)
@@ -106,7 +111,6 @@ def make_aggregation(
     if name not in AGGREGATORS:
         raise ValueError(f"unknown aggregation {name!r}; expected one of {', '.join(AGGREGATORS)}")
     kind = AGGREGATORS[name]
-    given = {"in_channels": in_channels, "heads": heads, "degrees": degrees}
     return kind.make(**{key: given[key] for key in kind.takes}, **options)
 
 

@@ -12,6 +12,8 @@ from ssma.study.ids import argument_fingerprint, bare_syntax, digest
 
 GIVEN = ("in_channels", "heads")
 """What every aggregator is made with, beside its options."""
+GIVEN_IF_NAMED = "degrees"
+"""What one is also made with if its ``__init__`` names it."""
 
 
 def class_fingerprint(dotted: str) -> str:
@@ -61,7 +63,7 @@ def options_of(dotted: str) -> dict[str, bool] | None:
     }
     if missing := [argument for argument in GIVEN if argument not in options]:
         raise ValueError(f"{name}.__init__ must take {' and '.join(missing)}, or any keyword")
-    return {option: needed for option, needed in options.items() if option not in GIVEN}
+    return {option: needed for option, needed in options.items() if option not in (*GIVEN, GIVEN_IF_NAMED)}
 
 
 def check_class(dotted: str, code: str) -> None:

@@ -240,6 +240,32 @@ def test_a_gradient_of_indexing_is_the_same_each_time_on_two_threads():
         torch.set_num_threads(threads)
 
 
+class Scaled(SumAggregation):
+    """A user's class that wants the degrees of the training part."""
+
+    def __init__(self, in_channels, heads, degrees):
+        super().__init__()
+        self.degrees = degrees.tolist()
+
+    def summary(self):
+        return {"degrees": self.degrees}
+
+
+def test_a_user_s_class_that_names_degrees_gets_those_of_the_training_part(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Scaled", "class_code": "c"}
+    record = run_fit(Results(tmp_path), prepared, spec, CPU)
+    assert (record["status"], record["reason"]) == ("ok", None)
+    graphs, train = prepared.graphs, prepared.splits[0]["train"]
+    counts = [0] * (1 + int(graphs.in_degrees().max()))
+    for number in train:
+        first, end = graphs.node_ptr[number : number + 2]
+        for degree in graphs.in_degrees()[first:end].tolist():
+            counts[degree] += 1
+    told = record["modules"]["blocks.0.conv.aggr_module"]["degrees"]
+    assert told + [0] * (len(counts) - len(told)) == counts
+    assert sum(told) < len(graphs.x)
+
+
 class Remembering(Indexing):
     """A user's class whose buffer is made in the first call, grows with each step of the training, and spoils it."""
 

@@ -439,6 +439,10 @@ class Wrapped:
 class NoHeads:
     def __init__(self, in_channels, gain=1.0):
         pass
+
+class Scaled:
+    def __init__(self, in_channels, heads, degrees, gain=1.0):
+        pass
 """
 
 
@@ -456,6 +460,8 @@ def test_an_option_that_a_users_class_does_not_have_is_refused_without_importing
     assert f"tune.space.mine.gian: {told}" in errors_of(**mine("Sum"), tune={"space": {"mine.gian": [1, 2]}})
     message = "aggregators.mine.class: NoHeads.__init__ must take heads, or any keyword"
     assert message in errors_of(**mine("NoHeads", gain=2))
+    assert "mine.degrees: its class has no such option; allowed: gain" in errors_of(**mine("Scaled", degrees=[1]))
+    plan_of(**mine("Scaled"), ablations={"a": {"axes": {"mine.gain": [1, 2]}}})
     plan_of(**mine("Sum", gain=2, shift=1))
     for kind in ("Any", "Inherited", "Wrapped"):
         plan_of(**mine(kind, gian=2))
