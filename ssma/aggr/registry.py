@@ -88,7 +88,7 @@ def make_aggregation(
         heads: Heads of a message.
         path: Dotted path of a user's class; it is called with ``in_channels``, ``heads`` and the options, and with
             ``degrees`` if it names it.
-        degrees: Histogram of the in-degrees of the training nodes, ``[largest + 1]``; of the named ones ``pna`` needs it.
+        degrees: Histogram of the in-degrees of the training nodes, ``[largest + 1]``; ``pna`` needs it.
         **options: Options of the aggregation.
 
     Raises:
