@@ -38,7 +38,7 @@ EXPLAINED = (
 TREATED = {
     "not_testable": "Where a fit is not ok, nothing is tested.",
     "drop": "Units with a fit that is not ok are left out (report.missing: drop).",
-    "worst": "A failed fit counts as the worst test metric of the data set (report.missing: worst).",
+    "worst": "A failed fit counts as the worst test metric of the data set in this report (report.missing: worst).",
 }
 
 

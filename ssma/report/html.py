@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.kept import split_sizes
-from ssma.report.labels import listing
+from ssma.report.labels import counted, listing
 from ssma.report.table import Cell, Table, table_id
 from ssma.report.theory import Shown
 from ssma.report.words import Words
@@ -134,8 +134,8 @@ def _card(card: dict[str, Any]) -> list[str]:
 def _counts(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     evaluated = frame[frame["stage"] == "evaluate"]
     ok = int((evaluated["status"] == "ok").sum())
-    fits = frame["fit"].nunique()
-    return f"{len(plan['arms'])} arms; {ok} of {len(evaluated)} planned evaluation fits are ok; {fits} fits in all."
+    arms, fits = counted(len(plan["arms"]), "arm"), counted(frame.loc[frame["device"].notna(), "fit"].nunique(), "fit")
+    return f"{arms}; {ok} of {len(evaluated)} planned evaluation fits are ok; {fits} in all."
 
 
 def _provenance(frame: "pandas.DataFrame") -> list[tuple[str, str]]:
@@ -151,7 +151,8 @@ def _provenance(frame: "pandas.DataFrame") -> list[tuple[str, str]]:
         ("Threads", "threads"),
     ):
         counts = made[column].dropna().value_counts()
-        facts.append((title, listing((f"{value} ({count} fits)" for value, count in counts.items()), 6) or "unknown"))
+        shown = (f"{value} ({counted(count, 'fit')})" for value, count in counts.items())
+        facts.append((title, listing(shown, 6) or "unknown"))
     if "compiled" in made:
-        facts.append(("Compiled", f"{made['compiled'].sum()} fits"))
+        facts.append(("Compiled", counted(made["compiled"].sum(), "fit")))
     return facts

@@ -255,5 +255,5 @@ def missing_text(options: "Report") -> str:
     return {
         "not_testable": "Where a fit is not ok, the others are described and not tested.",
         "drop": "Pairs with a fit that is not ok are left out (report.missing: drop).",
-        "worst": "A failed fit counts as the worst test metric of the data set (report.missing: worst).",
+        "worst": "A failed fit counts as the worst test metric of the data set in this report (report.missing: worst).",
     }[options.missing]

@@ -25,7 +25,7 @@ SHORT_LABEL = 14
 TREATED = {
     "not_testable": "A place with a fit that is not ok is not ranked, and then nothing is tested.",
     "drop": "Means are over the splits and seeds at which the fits of all arms are ok (report.missing: drop).",
-    "worst": "A failed fit counts as the worst test metric of the data set (report.missing: worst).",
+    "worst": "A failed fit counts as the worst test metric of the data set in this report (report.missing: worst).",
 }
 
 

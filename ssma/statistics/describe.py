@@ -17,6 +17,7 @@ SMALLEST = 3
 """Values that an interval needs: of two, half of all resamples are one value repeated."""
 DIGITS = 12
 """To these, values that are equal but for rounding are equal."""
+ALIKE = "the values do not vary enough for an interval"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ def bca_interval(sample: "ArrayLike", statistic: "Callable[..., NDArray]") -> In
     values = finite(sample, "sample", 1)
     if len(values) < SMALLEST:
         return NotTestable(f"{len(values)} of the {SMALLEST} values that an interval needs")
+    if constant(values):
+        return NotTestable(ALIKE)
     digits = digits_of(values)
 
     def to_digits(resamples: "NDArray", axis: int) -> "NDArray":
@@ -79,7 +82,7 @@ def bca_interval(sample: "ArrayLike", statistic: "Callable[..., NDArray]") -> In
         )  # fmt: skip
     low, high = map(float, result.confidence_interval)
     if not (math.isfinite(low) and math.isfinite(high)):
-        return NotTestable("the values do not vary enough for an interval")
+        return NotTestable(ALIKE)
     return Interval(low, high)
 
 
@@ -104,6 +107,11 @@ def rounded(values: "NDArray") -> "NDArray":
     import numpy
 
     return numpy.apply_along_axis(lambda row: row.round(digits_of(row)), -1, values)
+
+
+def constant(sample: "NDArray") -> bool:
+    """Says whether the values differ by no more than rounding."""
+    return float(sample.max() - sample.min()) <= 10.0 ** (2 - DIGITS) * float(abs(sample).max())
 
 
 def digits_of(values: "NDArray") -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ssma.statistics.describe import DIGITS, Description, describe, digits_of, finite
+from ssma.statistics.describe import Description, constant, describe, digits_of, finite
 from ssma.statistics.outcome import ALPHA, Interval, NotTestable
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def hedges_g(differences: "ArrayLike") -> float | NotTestable:
     n = len(sample)
     if n < 3:
         return NotTestable(f"{n} of the 3 pairs that an effect size needs")
-    if _constant(sample):
+    if constant(sample):
         return NotTestable("all differences are equal")
     half = (n - 1) / 2
     factor = math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)
@@ -244,12 +244,7 @@ def mean_and_error(differences: "ArrayLike", test_train_ratio: float | None) -> 
         return NotTestable("the sizes of the training and test parts are unknown")
     if not (math.isfinite(test_train_ratio) and test_train_ratio >= 0):
         raise ValueError(f"test_train_ratio: got {test_train_ratio}, but n_test / n_train is a number from 0 up")
-    if _constant(sample):
+    if constant(sample):
         return NotTestable("all differences are equal")
     error = math.sqrt(1 / n + test_train_ratio) * float(sample.std(ddof=1))
     return float(sample.mean()), error, n - 1
-
-
-def _constant(sample: "NDArray") -> bool:
-    """Says whether the values differ by no more than rounding."""
-    return float(sample.max() - sample.min()) <= 10.0 ** (2 - DIGITS) * float(abs(sample).max())

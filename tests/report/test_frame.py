@@ -3,7 +3,8 @@ import pytest
 
 from ssma.errors import StudyError
 from ssma.report.frame import COLUMNS, collect, read_frame, write_frame
-from ssma.report.html import _provenance
+from ssma.report.html import _counts, _provenance
+from ssma.study.lookup import read_plan
 
 
 def evaluation(frame, arm):
@@ -55,6 +56,17 @@ def test_a_fit_whose_record_is_gone_is_missing(study):
     row = evaluation(collect(study), "MUTAG-gcn-sum").iloc[0]
     assert (row["status"], row["seed"]) == ("missing", 7)
     assert "MUTAG-gcn-sum-e0r0.json is not there" in row["reason"]
+
+
+def test_fits_without_a_record_are_no_fits_of_the_page(fabric):
+    fabric.evaluated(fabric.arm("MUTAG-gcn-sum", splits=3, repeats=1), {(0, 0): 0.7, (1, 0): 0.8, (2, 0): 0.9})
+    fabric.plan()
+    fabric.results.fit("MUTAG-gcn-sum-e0r0").unlink()
+    path = fabric.results.fit("MUTAG-gcn-sum-e1r0")
+    path.write_text(path.read_text().replace("0.8", "0.9"))
+    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
+    assert _counts(plan, frame) == "1 arm; 1 of 3 planned evaluation fits are ok; 1 fit in all."
+    assert dict(_provenance(frame))["Device"] == "cpu (1 fit)"
 
 
 def test_fits_that_were_compiled_are_counted(fabric):

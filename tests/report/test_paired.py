@@ -8,6 +8,7 @@ from ssma.report.labels import Metric, p_text
 from ssma.report.paired import paired, rope_of
 from ssma.study.config import Report
 from ssma.study.lookup import read_plan
+from ssma.study.part import part
 
 ACCURACY, MAE = Metric("accuracy", "maximize"), Metric("mae", "minimize")
 
@@ -107,6 +108,14 @@ def test_the_caption_says_what_was_done(plan, frame):
     assert "accuracy in % (MUTAG): higher is better, equivalent up to 1; MAE (ZINC): lower is better" in caption
     assert "equivalent up to 0.02. Not testable" in caption and len(caption.split()) < 110
     assert "1% of the mean of the reference" in paired(plan | {"config": {}}, "main", frame, {}).caption
+
+
+def test_the_worst_is_that_of_the_report(study):
+    plan = read_plan(study.plan) | {"config": {"report": {"missing": "worst"}}}
+    tables = [paired(some, "main", collect(study, some), {"MUTAG": 0.5}) for some in (plan, part(plan, "main"))]
+    # fold 2 is (0.90 + worst) / 2 against 0.88: 0.60 is the worst of all, 0.70 that of this ablation
+    assert [rows_of(table)[0]["difference (pairs)"] for table in tables] == ["−0.7 ± 11.0 (3)", "+1.0 ± 8.2 (3)"]
+    assert all("the worst test metric of the data set in this report" in table.caption for table in tables)
 
 
 def test_two_axes_have_no_paired_table(fabric):

@@ -157,6 +157,17 @@ def test_what_failed_or_was_not_run_is_said(selection, fabric):
     fabric.arms[[one["id"] for one in fabric.arms].index("MUTAG-gat-ssma-random")]["splits"] = [0]
     fabric.plan()
     assert "accuracy in % 70.0 (1 fit); no sum" in found(selection, "selection").details[1]
+    arm(fabric, "MUTAG-gat-ssma-attention", ["diverged"] * 3)
+    fabric.ablations["selection"]["cells"].append(
+        {
+            "arm": "MUTAG-gat-ssma-attention",
+            "dataset": "MUTAG",
+            "layer": "gat",
+            "point": {"ssma.selection": "attention"},
+        }
+    )
+    fabric.plan()
+    assert "gat: of 2 settings (1 without a result) the best is sel" in found(selection, "selection").details[1]
     bare = type(selection)(selection.root.parent / "bare")
     write_record(bare.plan, read_plan(selection.plan))
     assert found(bare, "selection") == type(said)("Not run: nothing of this ablation.", [], [])

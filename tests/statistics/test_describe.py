@@ -19,7 +19,9 @@ def test_a_sample_in_numbers():
 def test_few_or_equal_values_have_no_interval():
     assert describe([0.5]).std == NotTestable("a single value has no spread")
     assert str(describe([0.5, 0.6]).interval) == "not testable: 2 of the 3 values that an interval needs"
-    assert describe([0.5, 0.5, 0.5]).interval == NotTestable("the values do not vary enough for an interval")
+    none = NotTestable("the values do not vary enough for an interval")
+    assert [describe([value] * n).interval for value in (0.5, 0.7, 0.475) for n in range(3, 11)] == [none] * 24
+    assert describe([0.1 + 0.2, 0.3, 0.3]).interval == none  # equal but for rounding
 
 
 def test_bca_agrees_with_the_published_interval(monkeypatch):
