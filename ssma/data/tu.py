@@ -53,8 +53,8 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
             raise StudyError(
                 f"{file}: the last line has no line end, so the file may be cut off; fetch it again or end it"
             )
-    text = read_text_set(raw, name)
     use_attributes, features = spec.get("node_attributes", False), spec.get("features", "labels")
+    text = read_text_set(raw, name, use_attributes)
     words = _set_features(text.data_list, text.attributes, use_attributes, features, name)
     graphs, dropped = Graphs.from_data_list(text.data_list)
     hashes = {file.name: file_fingerprint(file) for file in files}
