@@ -328,9 +328,9 @@ def _features(data_list: list[Data], numbers: list[int], kind: str) -> tuple[lis
 
 def _lost(name: str, values: Sequence[Any]) -> list[str]:
     """Returns ``lost_digits`` of the features of graphs, of which some may have none."""
-    tensors = [torch.as_tensor(own).detach().cpu() for own in values if own is not None]
+    tensors = [torch.as_tensor(own) for own in values if own is not None]
     doubles = [own.reshape(len(own), -1) for own in tensors if own.dtype == torch.float64 and own.numel()]
-    return lost_digits(name, torch.cat(doubles)) if doubles else []
+    return lost_digits(name, torch.cat([own.detach().cpu() for own in doubles])) if doubles else []
 
 
 def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tuple[str, Tensor, dict[str, int] | None]:

@@ -51,7 +51,8 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     for file in files:
         if not file.read_bytes().endswith(b"\n"):
             raise StudyError(
-                f"{file}: the last line has no line end, so the file may be cut off; fetch it again or end it"
+                f"{file}: the last line has no line end, or there is no line, so the file may be cut off; fetch it "
+                "again, or add the line end"
             )
     use_attributes, features = spec.get("node_attributes", False), spec.get("features", "labels")
     text = read_text_set(raw, name, use_attributes)

@@ -212,6 +212,7 @@ def test_graph_attributes_are_real_targets(tmp_path):
         ),
         ((), {"edge_labels": "0\n0\n1\n"}, {}, "TINY_edge_labels.txt: got 3 lines but expected 6, .* of the edges"),
         ((), {"A": EDGES.strip()}, {}, "TINY_A.txt: the last line has no line end"),
+        ((), {"A": ""}, {}, "TINY_A.txt: the last line has no line end, or there is no line, .* or add the line end"),
         (
             ("edge_labels",),
             {"A": EDGES + "3, 4\n"},
