@@ -90,7 +90,7 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """
     dotted, arguments = spec["class"], dict(spec["arguments"])
     module, _, name = dotted.rpartition(".")
-    folder = work / "pyg"
+    folder = (work / "pyg").absolute()  # the class may change the working directory
     allow_graphs()  # many classes read what they have processed by torch.load
     try:
         with unattended():

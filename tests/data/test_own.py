@@ -56,6 +56,17 @@ class FirstWithoutEdges(Pairs):
         self.save([first, *others], self.processed_paths[0])
 
 
+class Moving(Pairs):
+    """As those that unpack an archive where it lies."""
+
+    def __init__(self, root):
+        super().__init__(root, 2)
+
+    def process(self):
+        os.chdir(self.root)
+        super().process()
+
+
 class Counted(Pairs):
     """As many as a file in its root says; what it makes lies in a folder of its own, as PyG's TU sets have it."""
 
@@ -567,6 +578,12 @@ def test_a_module_that_asks_gets_no_answer_and_draws_the_same_when_it_is_importe
         hashes.add(load_pyg(pyg_spec("drawing_sets.make"), tmp_path / "work", None).graphs.content_hash())
         del sys.modules["drawing_sets"]
     assert len(hashes) == 1
+
+
+def test_a_class_that_changes_the_working_directory_leaves_it_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert load_pyg(pyg_spec(f"{Pairs.__module__}.Moving"), Path("work"), None).graphs.num_graphs == 2
+    assert Path.cwd() == tmp_path and (tmp_path / "work/pyg/processed/data.pt").is_file()
 
 
 def test_a_class_that_draws_makes_the_same_data_again(tmp_path):
