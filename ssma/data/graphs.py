@@ -2,8 +2,8 @@
 
 import hashlib
 import io
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,8 @@ class Graphs:
     Shapes: ``x`` [num_nodes, F] float32, or [num_nodes, C] int64 when the columns are categorical codes;
     ``edge_index`` [2, E] int64 with node numbers local to their graph; ``edge_attr`` [E, D] float32 or int64, or None;
     ``y`` int64 [G] or [num_nodes] for classes, float32 [G, T] for real targets and multiple labels (NaN: missing);
-    ``part`` int64 [num_nodes], the part of each node of one graph that is cut into parts, or None.
+    ``part`` int64 [num_nodes], the part of each node of one graph that is cut into parts, or None. ``numbers`` are
+    those of the graphs in messages, from 0 by default.
 
     Raises:
         StudyError: If shapes, types or ranges are wrong; the message names the graph.
@@ -37,16 +38,18 @@ class Graphs:
     node_ptr: Tensor
     edge_ptr: Tensor
     part: Tensor | None = None
+    numbers: InitVar[Sequence[int] | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, numbers: Sequence[int] | None) -> None:
         graphs, nodes, edges = self.num_graphs, self.x.size(0), self.edge_index.size(1)
         _require(graphs > 0, "there is no graph")
+        numbers = numbers or range(graphs)
         _require(int(self.node_ptr[-1]) == nodes, f"node_ptr ends at {int(self.node_ptr[-1])} but x has {nodes} rows")
         _require(int(self.edge_ptr[-1]) == edges, f"edge_ptr ends at {int(self.edge_ptr[-1])}, not at {edges} edges")
         _require(self.edge_index.dtype == torch.int64, f"edge_index is {self.edge_index.dtype}, expected int64")
-        _check_features("x", self.x, nodes, self.node_ptr)
+        _check_features("x", self.x, nodes, self.node_ptr, numbers)
         if self.edge_attr is not None:
-            _check_features("edge_attr", self.edge_attr, edges, self.edge_ptr)
+            _check_features("edge_attr", self.edge_attr, edges, self.edge_ptr, numbers)
         classes = self.y.dtype == torch.int64 and self.y.dim() == 1 and self.y.size(0) in (graphs, nodes)
         targets = self.y.dtype == torch.float32 and self.y.dim() == 2 and self.y.size(0) == graphs
         _require(
@@ -58,8 +61,8 @@ class Graphs:
         infinite = self.y.isinf().any(dim=-1).nonzero().flatten().tolist() if targets else []
         if infinite:
             raise StudyError(
-                f"graph {infinite[0]}: y holds {self.y[infinite[0]].tolist()}; allowed are numbers that are finite as "
-                "float32, and NaN where they are missing; mend the data set"
+                f"graph {numbers[infinite[0]]}: y holds {self.y[infinite[0]].tolist()}; allowed are numbers that are "
+                "finite as float32, and NaN where they are missing; mend the data set"
             )
         _require(not targets or not bool(self.y.isnan().all(dim=0).any()), "a column of y has no known value")
         if self.part is not None:
@@ -168,12 +171,16 @@ class Graphs:
         counts = [edge_index.size(1) for edge_index in edges]
         attributes = [(number, _with_columns(data.edge_attr)) for number, data in kept]
         attributed = any(value is not None and count for (_, value), count in zip(attributes, counts, strict=True))
+        for (number, value), count in zip(attributes, counts, strict=True):
+            if value is not None and not count and torch.as_tensor(value).numel():
+                raise StudyError(f"graph {number}: it has edge_attr but no edge; mend the data set's edges")
         x = _stack("x", [(number, data.x) for number, data in kept], sizes, _matrix)
         edge_attr = _stack("edge_attr", attributes, counts, _matrix) if attributed else None
         labels, target = (sizes, _classes) if level == "node" else ([1] * len(kept), _target)
         y = _stack("y", [(number, data.y) for number, data in kept], labels, target)
         ptrs = [pointer(torch.tensor(lengths)) for lengths in (sizes, counts)]
-        return cls(x, torch.cat(edges, dim=1), edge_attr, y, *ptrs), len(data_list) - len(kept)
+        numbers = [number for number, _ in kept]
+        return cls(x, torch.cat(edges, dim=1), edge_attr, y, *ptrs, numbers=numbers), len(data_list) - len(kept)
 
 
 def pointer(counts: Tensor) -> Tensor:
@@ -190,7 +197,7 @@ def _owner(ptr: Tensor, row: int) -> int:
     return int(torch.searchsorted(ptr, row, right=True)) - 1
 
 
-def _check_features(name: str, value: Tensor, rows: int, ptr: Tensor) -> None:
+def _check_features(name: str, value: Tensor, rows: int, ptr: Tensor, numbers: Sequence[int]) -> None:
     allowed = value.dtype in (torch.float32, torch.int64) and value.dim() == 2
     _require(
         allowed and value.size(0) == rows and value.size(1) > 0,
@@ -199,10 +206,10 @@ def _check_features(name: str, value: Tensor, rows: int, ptr: Tensor) -> None:
     )
     bad = ~value.isfinite() if value.is_floating_point() else value < 0
     if bool(bad.any()):
-        row = int(bad.any(dim=1).nonzero()[0])
+        row, column = bad.nonzero()[0].tolist()
         raise StudyError(
-            f"graph {_owner(ptr, row)}: {name} holds {value[row].tolist()}; allowed are finite numbers "
-            "(float32) or codes from 0 (int64); mend the data set"
+            f"graph {numbers[_owner(ptr, row)]}: {name} holds {value[row, column].item()} in column {column}; allowed "
+            "are finite numbers (float32) or codes from 0 (int64); mend the data set"
         )
 
 

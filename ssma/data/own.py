@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Sequence
 from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -89,16 +90,17 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """
     dotted, arguments = spec["class"], dict(spec["arguments"])
     module, _, name = dotted.rpartition(".")
-    folder = work / "pyg"
+    folder = (work / "pyg").absolute()  # the class may change the working directory
     allow_graphs()  # many classes read what they have processed by torch.load
     try:
-        kind = getattr(import_module(module), name)
-        parameters = _parameters(kind)
-        if "root" in parameters:
-            _link_unprocessed(arguments.get("root"), folder)
-            arguments["root"] = str(folder)
-        seed_everything(0)  # a class may draw, and has to draw the same when it is processed again
         with unattended():
+            seed_everything(0)  # a module may draw too, and has to draw the same when it is imported again
+            kind = getattr(import_module(module), name)
+            parameters = _parameters(kind)
+            if "root" in parameters:
+                _link_unprocessed(arguments.get("root"), folder)
+                arguments["root"] = str(folder)
+            seed_everything(0)  # whatever the imports have drawn
             dataset = kind(**arguments)
             _check_processed(dataset, folder)
             map_style = not hasattr(dataset, "__iter__")  # Python would go on beyond its length
@@ -215,8 +217,7 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
         made.append(Data(own_x, data.edge_index, data.edge_attr, own_y, num_nodes=data.num_nodes))
     graphs, dropped = Graphs.from_data_list(made)
     outputs = len(mapping) if mapping else graphs.y.size(1)
-    doubles = [own.detach().cpu().reshape(len(own), -1) for own in x if own.dtype == torch.float64]
-    notes = (lost_digits("x", torch.cat(doubles)) if doubles else []) + lost_digits("y", y)
+    notes = _lost("x", x) + _lost("edge_attr", [data_list[number].edge_attr for number in kept]) + lost_digits("y", y)
     if unread := sorted({key for data in data_list for key in data.to_dict()} - READ):
         notes.append(f"not used of the graphs: {', '.join(unread)}")
     return Loaded(
@@ -285,7 +286,7 @@ def _check_contents(data_list: Sequence[Data]) -> None:
 
 def _check_tensors(number: int, data: Data) -> None:
     count = data.to_dict().get("num_nodes", 0)
-    whole = isinstance(count, int) or (
+    whole = isinstance(count, Integral) or (
         isinstance(count, Tensor) and count.numel() == 1 and not count.is_floating_point()
     )
     if count is not None and not (whole and int(count) >= 0):
@@ -325,6 +326,13 @@ def _features(data_list: list[Data], numbers: list[int], kind: str) -> tuple[lis
     return [data.x for data in data_list], "x of the graphs"
 
 
+def _lost(name: str, values: Sequence[Any]) -> list[str]:
+    """Returns ``lost_digits`` of the features of graphs, of which some may have none."""
+    tensors = [torch.as_tensor(own) for own in values if own is not None]
+    doubles = [own.reshape(len(own), -1) for own in tensors if own.dtype == torch.float64 and own.numel()]
+    return lost_digits(name, torch.cat([own.detach().cpu() for own in doubles])) if doubles else []
+
+
 def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tuple[str, Tensor, dict[str, int] | None]:
     """Returns the task, the targets of the graphs, and the mapping of class labels."""
     y: list[Tensor] = []
@@ -359,7 +367,7 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
     if task == "regression":
         return task, values, None
     if task == "multiclass":
-        labels = [int(row) for row in y]  # of the tensors themselves: a double has no labels beyond 2**53 apart
+        labels = [int(row.item()) for row in y]  # of the tensors themselves: a double has no labels beyond 2**53 apart
         mapping = {str(label): place for place, label in enumerate(sorted(set(labels)))}
         return task, torch.tensor([mapping[str(label)] for label in labels]), mapping
     if sorted(set(values[~values.isnan()].tolist())) == [-1, 1]:

@@ -7,7 +7,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -105,13 +105,14 @@ def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
 @contextmanager
 def unattended() -> Iterator[None]:
     """Ends a library's question at the terminal with an ``EOFError``, and its wait for a network with a
-    ``TimeoutError``, where a job would wait for ever; what it prints goes to the error stream.
+    ``TimeoutError``, where a job would wait for ever; what it prints goes to the error stream, and it may
+    change the working directory.
     """
     known, sys.stdin = sys.stdin, io.StringIO()
     seconds = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT)
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), chdir("."):
             yield
     finally:
         sys.stdin = known

@@ -51,10 +51,11 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     for file in files:
         if not file.read_bytes().endswith(b"\n"):
             raise StudyError(
-                f"{file}: the last line has no line end, so the file may be cut off; fetch it again or end it"
+                f"{file}: the last line has no line end, or there is no line, so the file may be cut off; fetch it "
+                "again, or add the line end"
             )
-    text = read_text_set(raw, name)
     use_attributes, features = spec.get("node_attributes", False), spec.get("features", "labels")
+    text = read_text_set(raw, name, use_attributes)
     words = _set_features(text.data_list, text.attributes, use_attributes, features, name)
     graphs, dropped = Graphs.from_data_list(text.data_list)
     hashes = {file.name: file_fingerprint(file) for file in files}

@@ -42,9 +42,10 @@ class TextSet:
     read: set[str]
 
 
-def read_text_set(raw: Path, name: str) -> TextSet:
+def read_text_set(raw: Path, name: str, use_attributes: bool) -> TextSet:
     """Reads ``<NAME>_*.txt`` in ``raw``. Self-loops are left out; of an edge that is listed again one is kept, which
-    has all labels of the listed ones. Continuous edge attributes are not read.
+    has all labels of the listed ones. Continuous edge attributes are not read, and those of nodes may be any numbers
+    unless ``use_attributes``.
 
     Raises:
         StudyError: If the files cannot be read or do not belong together; the message names the file.
@@ -58,7 +59,7 @@ def read_text_set(raw: Path, name: str) -> TextSet:
     y, labels = _targets(files, owner)
     sizes = torch.bincount(owner)
     edge_index, edge_labels, notes = _edges(files, owner)
-    attributes = files.real("node_attributes", owner.numel(), "nodes")
+    attributes = files.real("node_attributes", owner.numel(), "nodes", "finite" if use_attributes else "any")
     node_labels = files.one_hot("node_labels", owner.numel(), "nodes")
     columns = [table for table in (attributes, node_labels) if table is not None]
     x = torch.cat([torch.empty(owner.numel(), 0), *columns], dim=1)
@@ -100,11 +101,20 @@ class _Files:
             raise StudyError(f"{self.line(part, row)} is {table[row].tolist()}, not whole numbers below 2**53")
         return table.long()
 
-    def real(self, part: str, rows: int, of: str) -> Tensor | None:
-        """Returns real numbers, float32 [rows, columns], or None without the file."""
+    def real(self, part: str, rows: int, of: str, allowed: str) -> Tensor | None:
+        """Returns real numbers, float32 [rows, columns], or None without the file; ``allowed`` are ``any``, those that
+        are ``finite`` as float32, or these and ``nan``.
+        """
         if not self.path(part).is_file():
             return None
         table = self._table(part, "numbers", None, rows, of)
+        wrong = ~table.float().isfinite() & ~(table.isnan() & (allowed == "nan"))
+        if allowed != "any" and bool(wrong.any()):
+            row, column = wrong.nonzero()[0].tolist()
+            raise StudyError(
+                f"{self.line(part, row)} holds {table[row, column].item()}, which is not finite as float32; mend the "
+                "data set"
+            )
         self.notes += lost_digits(self.path(part).name, table)
         return table.float()
 
@@ -185,7 +195,7 @@ def _targets(files: _Files, owner: Tensor) -> tuple[Tensor, list[int]]:
     """Returns a row of real targets, or a class from 0, for each graph; and the labels of the classes, which are those
     of graphs with nodes: the others are dropped."""
     graphs = int(owner[-1]) + 1
-    targets = files.real("graph_attributes", graphs, "graphs")
+    targets = files.real("graph_attributes", graphs, "graphs", "nan")
     if targets is not None:
         return targets, []
     if not files.path("graph_labels").is_file():

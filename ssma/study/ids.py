@@ -109,11 +109,17 @@ def data_fingerprint(path: Path) -> str:
 
 def argument_fingerprint(value: Any) -> str | None:
     """Returns a hash of what an argument of a PyG data set names: of a file, or of what a folder holds in ``raw`` and
-    in ``*/raw``, where PyG's classes keep the files that they read, without hidden ones; None if it names nothing.
+    in ``*/raw``, where PyG's classes keep the files that they read, without hidden ones; of what the entries of a list
+    or a table name; None if it names nothing.
 
     Raises:
         ValueError: If a file cannot be read.
     """
+    if isinstance(value, list | dict):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        named = {str(key): argument_fingerprint(entry) for key, entry in entries}
+        found = {key: content for key, content in named.items() if content is not None}
+        return digest(found, 64) if found else None
     if not isinstance(value, str) or not value:
         return None
     place = Path(os.path.expanduser(value))

@@ -22,12 +22,13 @@ def prepare_jobs(package: Path) -> str:
 
     By that code jobs find the package, and what is on the user's PYTHONPATH, from any working directory. It is in the
     command because Snakemake takes PYTHONPATH out of the environment of conda jobs. Braces are doubled: Snakemake
-    fills in what stands between single ones.
+    fills in what stands between single ones. Sets of texts have the same order in every job: a user's class may number
+    what it finds by it.
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     modules = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
     quoted = shlex.quote(modules).replace("{", "{{").replace("}", "}}")
-    return f"set -euo pipefail; export PYTHONPATH={quoted}; "
+    return f"set -euo pipefail; export PYTHONPATH={quoted} PYTHONHASHSEED=0; "
 
 
 def free_dead_locks(folder: Path, study: str) -> int:

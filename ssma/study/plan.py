@@ -158,7 +158,10 @@ class _Planner:
         if model is None and group in self.aggregators and field:
             if (known := self.own.get(group)) is not None and field not in known:
                 raise ValueError(f"its class has no such option; {did_you_mean(field, list(known))}")
-            return own_option(value)
+            try:
+                return own_option(value)
+            except ValueError as error:
+                raise ValueError(f"{error}, got {value!r}") from error
         if model is None or field not in model.model_fields:
             raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")
         info = model.model_fields[field]

@@ -215,7 +215,7 @@ class TrainingSettings(Strict):
 
 
 def own_option(value: Any) -> Any:
-    """Returns an option of a user's own aggregator as records hold it; 1e-3 is a number there, as everywhere else.
+    """Returns an option of a user's own class as records hold it; 1e-3 is a number there, as everywhere else.
 
     Raises:
         ValueError: If a record cannot hold it.
@@ -226,9 +226,9 @@ def own_option(value: Any) -> Any:
         return {str(key): own_option(item) for key, item in value.items()}
     value = with_exponent(value)
     if not isinstance(value, str | int | float | None):
-        raise ValueError(f"expected numbers, texts, true, false, null, lists or tables of these, got {value!r}")
+        raise ValueError("expected numbers, texts, true, false, null, lists or tables of these")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"expected a finite number, got {value!r}")
+        raise ValueError("expected finite numbers")
     return canonical(value)
 
 

@@ -69,6 +69,7 @@ def test_drops_and_counts_graphs_without_nodes():
         (Data(edge_index=PAIR, num_nodes=2, y=torch.tensor([0])), "graph 2: x is missing"),
         (Data(x=torch.ones(2, 2), edge_index=PAIR), "graph 2: y is missing"),
         (Data(x=torch.ones(2, 2), edge_index=PAIR, y=torch.tensor([0, 1])), "graph 2: y is torch.int64"),
+        (graph(2, [], edge_attr=torch.ones(2, 2)), "graph 2: it has edge_attr but no edge; mend the data set's edges"),
     ],
 )
 def test_refuses_and_names_the_graph(second, message):

@@ -46,6 +46,27 @@ class Pairs(InMemoryDataset):
         )
 
 
+class FirstWithoutEdges(Pairs):
+    def __init__(self, root):
+        super().__init__(root, 4)
+
+    def process(self):
+        first = graph(0, 0, edge_index=None, edge_attr=torch.ones(0, 2))
+        others = [graph(number, number % 2, edge_attr=torch.ones(4, 2)) for number in range(1, self.count)]
+        self.save([first, *others], self.processed_paths[0])
+
+
+class Moving(Pairs):
+    """As those that unpack an archive where it lies."""
+
+    def __init__(self, root):
+        super().__init__(root, 2)
+
+    def process(self):
+        os.chdir(self.root)
+        super().process()
+
+
 class Counted(Pairs):
     """As many as a file in its root says; what it makes lies in a folder of its own, as PyG's TU sets have it."""
 
@@ -203,6 +224,8 @@ def test_classes_are_mapped(tmp_path, labels, mapping, y):
 def test_classes_that_are_one_as_doubles_stay_apart(tmp_path):
     loaded = read(tmp_path, [graph(0, label) for label in (2**53 + 1, 2**53, 2**53 + 2)])
     assert loaded.graphs.y.tolist() == [1, 0, 2] and loaded.num_outputs == 3
+    largest = [torch.tensor(label, dtype=torch.uint64) for label in (2**64 - 1, 2**63)]
+    assert list(read(tmp_path, [graph(0, label) for label in largest]).label_mapping) == [str(2**63), str(2**64 - 1)]
 
 
 @pytest.mark.parametrize("shape", [(2,), (1, 2), (2, 1)])
@@ -358,6 +381,26 @@ def test_numbers_of_graphs_count_the_empty_ones(tmp_path):
     empty = Data(x=torch.empty(0, 2), edge_index=torch.empty(2, 0), y=torch.tensor([0.25]))
     with pytest.raises(StudyError, match=r"graph 2: y is \[inf\]"):
         read(tmp_path, [empty, graph(0, 0.5), graph(0, math.inf)])
+    large = torch.tensor([1e39], dtype=torch.float64)
+    with pytest.raises(StudyError, match=r"graph 2: y holds \[inf\]; allowed"):
+        read(tmp_path, [empty, graph(0, 0.5), graph(0, large)])
+    with pytest.raises(StudyError, match="graph 2: x holds inf in column 1; allowed"):
+        read(tmp_path, [empty, graph(0, 0.5), graph(0, 0.5, x=torch.stack([large * 0, large], dim=1).expand(3, -1))])
+    codes = [graph(0, 0.5, edge_attr=torch.tensor([1, number, 2, 3])) for number in (0, -1)]
+    with pytest.raises(StudyError, match="graph 2: edge_attr holds -1 in column 0; allowed"):
+        read(tmp_path, [empty, *codes])
+
+
+def test_a_number_of_nodes_may_be_one_of_numpy():
+    spec = {"features": "degree", "task": None, "metric": None, "loss": None}
+    counted = [graph(0, y, x=None, num_nodes=numpy.int64(4)) for y in (0, 1)]
+    assert check_graphs(counted, spec, {}).graphs.node_ptr.tolist() == [0, 4, 8]
+
+
+def test_a_class_whose_first_graph_hides_the_edges_of_all(tmp_path):
+    """PyG's collation takes the keys of the first graph."""
+    with pytest.raises(StudyError, match="graph 1: it has edge_attr but no edge; mend the data set's edges"):
+        load_pyg(pyg_spec(f"{Pairs.__module__}.FirstWithoutEdges"), tmp_path, None)
 
 
 def test_tensors_that_belong_to_a_gradient_or_a_gpu(tmp_path, monkeypatch):
@@ -518,6 +561,29 @@ def test_a_class_that_asks_gets_no_answer(tmp_path, monkeypatch):
     with pytest.raises(StudyError, match="asks with {}: EOFError"):
         load_pyg(pyg_spec(f"{Pairs.__module__}.asks"), tmp_path, None)
     assert sys.stdin.read() == "y\n"
+
+
+def test_a_module_that_asks_gets_no_answer_and_draws_the_same_when_it_is_imported_again(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    for name, first in (("asking", "input('Download? ')"), ("drawing", "torch.rand(4, 3, 2)")):
+        (tmp_path / f"{name}_sets.py").write_text(
+            f"import torch\nfrom torch_geometric.data import Data\nDRAWN = {first}\n"
+            "def make():\n    return [Data(x=x, edge_index=torch.empty(2, 0), y=torch.tensor([0])) for x in DRAWN]\n"
+        )
+    with pytest.raises(StudyError, match="asking_sets.make with {}: EOFError"):
+        load_pyg(pyg_spec("asking_sets.make"), tmp_path / "work", None)
+    hashes = set()
+    for _ in range(2):
+        hashes.add(load_pyg(pyg_spec("drawing_sets.make"), tmp_path / "work", None).graphs.content_hash())
+        del sys.modules["drawing_sets"]
+    assert len(hashes) == 1
+
+
+def test_a_class_that_changes_the_working_directory_leaves_it_as_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert load_pyg(pyg_spec(f"{Pairs.__module__}.Moving"), Path("work"), None).graphs.num_graphs == 2
+    assert Path.cwd() == tmp_path and (tmp_path / "work/pyg/processed/data.pt").is_file()
 
 
 def test_a_class_that_draws_makes_the_same_data_again(tmp_path):
@@ -791,9 +857,13 @@ def test_what_is_not_used_of_the_graphs_is_noted(tmp_path):
 def test_numbers_that_float32_does_not_tell_apart_are_noted(tmp_path):
     x = [torch.tensor([[number, 1e9 + number]], dtype=torch.float64) for number in range(12)]
     y = [torch.tensor([number / 7, 2**24 + number], dtype=torch.float64) for number in range(12)]
-    loaded = read(tmp_path, [graph(0, own_y, x=own_x, edge_index=None) for own_x, own_y in zip(x, y, strict=True)])
+    lengths = [None, *(torch.tensor([1e9 + number], dtype=torch.float64) for number in range(1, 12))]
+    edges = [{"edge_index": None if own is None else [[0], [0]], "edge_attr": own} for own in lengths]
+    loaded = read(tmp_path, [graph(0, own_y, x=own_x, **rest) for own_y, own_x, rest in zip(y, x, edges, strict=True)])
     assert loaded.notes == [
         "x: different numbers that are one as float32: 11 of 12 in column 1; subtract a constant to keep them apart",
+        "edge_attr: different numbers that are one as float32: 10 of 11 in column 0; subtract a constant to keep them "
+        "apart",
         "y: different numbers that are one as float32: 5 of 12 in column 1; subtract a constant to keep them apart",
     ]
     assert loaded.graphs.y[:, 1].tolist() == [2**24 + number for number in (0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 10, 12)]

@@ -198,8 +198,21 @@ def test_graph_attributes_are_real_targets(tmp_path):
         ((), {"node_labels": "3\n4\n3\n4\n3\n"}, {}, "TINY_node_labels.txt: got 5 lines but expected 6, .* the nodes"),
         ((), {"node_labels": FILES["node_labels"] + "3\n"}, {}, "TINY_node_labels.txt: got 7 lines but expected 6"),
         ((), {"node_attributes": "1\n2\n"}, {}, "TINY_node_attributes.txt: got 2 lines but expected 6"),
+        (
+            (),
+            {"node_attributes": "1\n\n2\nnan\n4\n5\n6\n"},
+            {"node_attributes": True},
+            "TINY_node_attributes.txt: line 4 holds nan, which is not finite as float32",
+        ),
+        (
+            ("graph_labels",),
+            {"graph_attributes": "1, nan\n2, 3\n4, 1e39\n"},
+            {},
+            r"TINY_graph_attributes.txt: line 3 holds 1e\+39, which is not finite as float32; mend the data set$",
+        ),
         ((), {"edge_labels": "0\n0\n1\n"}, {}, "TINY_edge_labels.txt: got 3 lines but expected 6, .* of the edges"),
         ((), {"A": EDGES.strip()}, {}, "TINY_A.txt: the last line has no line end"),
+        ((), {"A": ""}, {}, "TINY_A.txt: the last line has no line end, or there is no line, .* or add the line end"),
         (
             ("edge_labels",),
             {"A": EDGES + "3, 4\n"},

@@ -156,7 +156,9 @@ def test_an_argument_that_names_files(tmp_path, monkeypatch):
     (tmp_path / "far").mkdir()
     (tmp_path / "far" / "b.csv").write_text("abc")
     assert argument_fingerprint(str(tmp_path)) == digest({"raw/b.csv": sha}, 64)
-    nothing = ["", "train", "a" * 5000, "\0", "~nobody/x", 3, 0.5, None, True, [str(tmp_path)], str(tmp_path / "far")]
+    listed = {"files": ["train", str(tmp_path / "a.csv")], "size": 3}
+    assert argument_fingerprint(listed) == digest({"files": digest({"1": sha}, 64)}, 64)
+    nothing = ["", "train", "a" * 5000, "\0", "~nobody/x", 3, 0.5, None, True, [], {"a": ["x"]}, str(tmp_path / "far")]
     assert [argument_fingerprint(value) for value in nothing] == [None] * len(nothing)
 
 

@@ -28,6 +28,16 @@ def test_jobs_get_paths_with_any_characters(tmp_path, monkeypatch):
     assert found.stdout == f"{package}:{own}"
 
 
+def test_sets_of_texts_have_one_order_in_all_jobs(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setenv("PYTHONHASHSEED", "random")
+    monkeypatch.setattr(shell, "_process_prefix", None)
+    shell.prefix(prepare_jobs(tmp_path))
+    command = ["bash", "-c", shell._process_prefix + "python -c 'print(list(set(\"C N O F Cl Br I P S\".split())))'"]
+    orders = {subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(3)}
+    assert len(orders) == 1 and "Br" in orders.pop()
+
+
 @pytest.mark.parametrize("damage", ["", '{"fits": [{"id": "aa1', "\0\0\0", None])
 @pytest.mark.parametrize(("record", "lost"), [("chosen", {"tuned", "evaluated"}), ("evaluation", {"evaluated"})])
 def test_a_record_that_was_cut_short_is_as_good_as_deleted(tmp_path, record, lost, damage):

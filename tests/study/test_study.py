@@ -239,10 +239,11 @@ def test_all_errors_at_once_with_their_path():
         ({"report": {"missing": "ignore"}}, "report.missing: Input should be 'not_testable', 'drop' or 'worst', got 'ignore'"),
         ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'ap', 'auroc' or 'mae', got 'loss'"),
         ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
-        ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: expected a finite number, got nan"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: expected finite numbers, got nan"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, "1", True]}}}, "tune.space.mine.p: 1 and true are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, True, False]}}}, "tune.space.mine.p: 0 and false are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": [date(2024, 1, 2)]}}}, "aggregators.mine.p: expected numbers, texts,"),
+        ({"datasets": {"d": {"source": "pyg", "class": "json.JSONDecoder", "arguments": {"x": [float("inf")]}}}}, "datasets.d.arguments.x: expected finite numbers, got [inf]"),
     ],
 )  # fmt: skip
 def test_wrong_inputs_are_named(changes, message):
