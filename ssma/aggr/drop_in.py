@@ -25,8 +25,8 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
 
     The features are what the layer propagates and its ``message`` takes: the first argument ``*_j`` for the source, the
     first ``*_i`` for the target (or, without one, the target's part of the former, where there is one: a layer from
-    some nodes to others may propagate a tensor of the sources alone). They stand in the aggregation
-    during the call, so that a layer serves one thread at a time.
+    some nodes to others may propagate a tensor of the sources alone). They stand in the aggregation during the call,
+    for the thread that calls alone: several may use a layer at once.
 
     Args:
         layer: A PyG `MessagePassing` layer, or a `GPSConv`, whose inner layer is meant. A `PNAConv` mixes several
@@ -84,7 +84,7 @@ def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
             return passing(self, edge_index, size=size, **propagated)
         finally:
             for aggr in _seeing(self):
-                aggr.node_features = None
+                aggr.show(None)
 
     def register_propagate_forward_pre_hook(self: MessagePassing, hook: Callable) -> RemovableHandle:
         handle, hooks = base.register_propagate_forward_pre_hook(self, hook), self._propagate_forward_pre_hooks
@@ -152,7 +152,7 @@ def _show(layer: MessagePassing, edge_index: Any, size: Any, propagated: dict[st
         source_index=edge_index[0 if forward else 1],
     )
     for aggr in _seeing(layer):
-        aggr.node_features = features
+        aggr.show(features)
 
 
 def _side(value: Any, side: int) -> Tensor | None:

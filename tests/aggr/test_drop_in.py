@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 import torch
@@ -76,7 +78,7 @@ def test_features_that_a_call_leaves_out_are_not_those_that_are_scored():
     position = torch.randn(6, 3)
     out = layer(None, position, EDGES)
     aggr, message = layer.aggr_module, layer.local_nn(position[EDGES[0]] - position[EDGES[1]])
-    aggr.node_features = NodeFeatures(position, position, position, EDGES[0])
+    aggr.show(NodeFeatures(position, position, position, EDGES[0]))
     assert torch.equal(out, aggr(message, EDGES[1], dim_size=6))
 
 
@@ -173,7 +175,7 @@ def test_targets_do_not_borrow_the_features_of_sources(flow, targets):
     layer = use_aggregation(Lone(flow=flow), SSMAAggregation(8))
     aggr, edges = layer.aggr_module, torch.tensor([[0, 1, 5, 4], [0, targets - 1, 2, 2]])
     out = layer(X, edges if flow == "source_to_target" else edges.flip(0), targets)
-    aggr.node_features = NodeFeatures(X, None, X, edges[0])
+    aggr.show(NodeFeatures(X, None, X, edges[0]))
     assert torch.equal(out, aggr(X[edges[0]], edges[1], dim_size=targets))
     assert shown(layer, X, EDGES, 6).target is X  # as many: sources and targets are the same nodes
 
@@ -183,6 +185,26 @@ def test_a_relational_layer_between_two_kinds_of_nodes_scores_its_sources():
     edges, kinds = torch.tensor([[0, 1, 5, 4], [0, 7, 2, 2]]), torch.tensor([0, 1, 0, 1])
     assert shown(layer, (X, torch.randn(8, 8)), edges, kinds).target is None
     assert shown(layer, X, edges.clamp(max=5), kinds).target is X
+
+
+@pytest.mark.parametrize("explain", [False, True])
+def test_threads_that_use_a_layer_at_once_see_their_own_features(explain):
+    torch.manual_seed(0)
+    layer = use_aggregation(SAGEConv(8, 8), SSMAAggregation(8))
+    if explain:
+        layer.explain, layer._edge_mask, layer._apply_sigmoid = True, torch.ones(7), False
+    inputs = [(X, EDGES), (X.flip(0), EDGES.flip(0))]
+    expected = [layer(*graph) for graph in inputs]
+    both = Barrier(2, timeout=60)
+
+    def meet(*_):  # both have shown their features
+        both.wait()
+
+    layer.register_message_forward_hook(meet)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(layer, *zip(*inputs, strict=True)))
+    for ours, alone in zip(found, expected, strict=True):
+        assert torch.equal(ours, alone)
 
 
 @pytest.mark.parametrize("explain", [False, True])
