@@ -9,7 +9,7 @@ from torch.nn.functional import linear
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils import degree, scatter
 
-from ssma.aggr.opaque import recorded
+from ssma.aggr.opaque import full_precision, recorded
 
 
 def refuse_script(aggr: Aggregation) -> None:
@@ -73,7 +73,7 @@ class GroupedAggregation(Aggregation):
         shape, groups = (dim_size, *rows.shape[1:]), dim_size
         if self.in_channels is not None:
             rows, index, groups = fold_heads(rows, index, dim_size, self.heads)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x.device):
             out = self.aggregate(rows if rows.dtype == torch.float64 else rows.float(), index, groups)
         return out.to(x.dtype).view(shape).movedim(0, dim)
 

@@ -13,6 +13,7 @@ from torch_geometric.nn.aggr import Aggregation
 from ssma.aggr.affine import compare_maps
 from ssma.aggr.combine import Recipe, Way, attended, boosts, call, combined
 from ssma.aggr.grouped import check_switch, check_width, is_number, is_width, prepared, refuse_script, targets_of
+from ssma.aggr.opaque import full_precision
 from ssma.aggr.selection import groups_of, random_slots
 from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_map, transformed_weight
 from ssma.aggr.steps import largest_factor
@@ -239,7 +240,7 @@ class SSMAAggregation(Aggregation):
         check_width(self, x, dim)
         index = targets_of(self, x, index, ptr, dim)
         message = x.view(-1, self.heads, self.in_channels)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x.device):
             inner = message if message.dtype == torch.float64 else message.float()
             content = inner if self.slots_from == "messages" else self._source_features(inner, features)
             if self.selection == "random":
