@@ -195,7 +195,16 @@ def group_sizes(index: Tensor, dim_size: int, ref: Tensor) -> Tensor:
 
 def prepared(layer: Module) -> Module:
     """Returns a layer whose weights are used without calling it, after what torch's pruning, and its older weight and
-    spectral norm, make of them before each call."""
+    spectral norm, make of them before each call.
+
+    Raises:
+        TypeError: If what was put in its place, such as an adapter or a quantised layer, computes something else.
+    """
+    if not type(layer).forward.__module__.startswith(("torch.nn.modules.", "torch_geometric.nn.")):
+        raise TypeError(
+            f"{type(layer).__name__} stands in the place of a layer of torch inside an aggregation, which uses the "
+            f"weights of its layers without calling them; merge it into the weights, or leave out this layer"
+        )
     for hook in layer._forward_pre_hooks.values():
         if type(hook).__module__.startswith("torch.nn.utils."):
             hook(layer, ())

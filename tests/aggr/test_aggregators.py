@@ -515,6 +515,26 @@ def test_weights_that_torch_makes_before_each_call(name, change, parts):
     assert paths and not torch.equal(made_now[paths[0]], made(name).get_parameter(paths[0]))
 
 
+class Adapted(torch.nn.Module):
+    """A layer and what an adapter adds to it; its weights are those of the layer, as in the libraries that do so."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.added = layer, torch.nn.Linear(layer.in_features, layer.out_features)
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x):
+        return self.layer(x) + self.added(x)
+
+
+@pytest.mark.parametrize(("name", "part"), [("ssma", "source_score"), ("deepsets", "phi_1"), ("pna", "linear")])
+def test_what_an_adapter_would_add_to_a_layer_is_not_left_out(name, part):
+    aggr = made(name)
+    setattr(aggr, part, Adapted(getattr(aggr, part)))
+    with pytest.raises(TypeError, match=r"^Adapted stands in the place of a layer of torch inside an aggregation"):
+        aggr(messages(INDEX.numel(), D), INDEX, dim_size=NODES)
+
+
 def test_a_median_of_a_number_of_messages_that_a_compiler_does_not_know():
     """As in a GCN, which leaves out self-loops before it adds its own."""
     aggr, x = made("median"), messages(INDEX.numel(), D)
