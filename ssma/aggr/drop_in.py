@@ -96,7 +96,7 @@ def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
         self.aggr_module.reset_parameters()  # some layers of PyG (GINEConv) leave out their aggregation
 
     def reduce(self: MessagePassing, protocol: int) -> tuple:
-        return _blank, (base,), self.__dict__
+        return _blank, (base,), self.__getstate__()
 
     own = {method.__name__: method for method in (propagate, register_propagate_forward_pre_hook, reset_parameters)}
     own |= {"_orig_propagate": propagate, "_jinja_propagate": propagate}  # PyG puts one into a layer that was explained

@@ -7,6 +7,7 @@ from threading import Barrier
 
 import pytest
 import torch
+from torch.nn.utils.parametrize import register_parametrization
 from torch_geometric.nn import (
     ARMAConv,
     EGConv,
@@ -274,6 +275,23 @@ def test_copies_and_pickles_are_layers_of_their_own():
             other.aggr_module.target_score.weight.add_(1)
         assert not torch.allclose(other(X, EDGES), expected)
         torch.testing.assert_close(layer(X, EDGES), expected)
+
+
+def test_what_a_layer_says_of_its_pickles_counts():
+    """A layer of one's own may leave something out; torch refuses those whose weights it parametrizes."""
+
+    class Leaving(SAGEConv):
+        def __getstate__(self):
+            return self.__dict__ | {"cache": None}
+
+    layer = use_aggregation(Leaving(8, 8), SSMAAggregation(8))
+    layer.cache = lambda: None
+    assert copy.deepcopy(layer).cache is None
+    layer = use_aggregation(GATConv(8, 8), SSMAAggregation(8)).eval()
+    register_parametrization(layer, "att_src", torch.nn.Identity())
+    torch.testing.assert_close(copy.deepcopy(layer)(X, EDGES), layer(X, EDGES))
+    with pytest.raises(RuntimeError, match="only supported through state_dict"):
+        pickle.dumps(layer)
 
 
 def test_a_second_aggregation_replaces_the_first():
