@@ -13,7 +13,7 @@ import torch
 import torch_geometric
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils import prune, spectral_norm, weight_norm
-from torch_geometric.nn import SAGEConv
+from torch_geometric.nn import GATConv, SAGEConv
 
 import ssma.aggr
 from ssma.aggr import (
@@ -309,6 +309,17 @@ def test_every_parameter_has_a_gradient_in_a_graph_without_edges(name, options):
     layer(messages(2, D), torch.empty(2, 0, dtype=torch.int64)).sum().backward()
     lacking = [key for key, value in layer.named_parameters() if value.requires_grad and value.grad is None]
     assert lacking == [] and all(bool(value.grad.isfinite().all()) for value in layer.parameters())
+
+
+@pytest.mark.parametrize("mixing", ["convolution", "sum"])
+def test_every_parameter_has_a_gradient_where_targets_have_no_features(mixing):
+    x = messages(INDEX.numel(), D)
+    alone = made("ssma", mixing=mixing)
+    alone(x, INDEX, dim_size=NODES).square().sum().backward()
+    layer = use_aggregation(GATConv((D, D), D, add_self_loops=False), made("ssma", mixing=mixing)).double()
+    layer((x, None), torch.stack([INDEX, INDEX.flip(0)]), size=(len(x), NODES)).square().sum().backward()
+    for aggr in (alone, layer.aggr_module):
+        assert all(bool(value.grad.any()) != key.startswith("target") for key, value in aggr.named_parameters())
 
 
 @pytest.mark.parametrize("d", [1, 4, 7])
