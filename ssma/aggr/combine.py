@@ -108,12 +108,15 @@ def scores(
         target: What the scores see of targets, ``[N, width]``, or None.
         target_index: The row of ``target`` of each message of all heads.
     """
+    weight, bias, *of_targets = recipe.scores
+    if target is None:  # gradients of zeros, since DistributedDataParallel stops at parameters without one
+        bias = bias + sum(unused[:0].sum() for unused in of_targets)
     if source is None:
-        score = linear(message.reshape(-1, recipe.scores[0].size(1)), *recipe.scores[:2])
+        score = linear(message.reshape(-1, weight.size(1)), weight, bias)
     else:
-        score = rows_of(linear(source, *recipe.scores[:2]), source_index)
+        score = rows_of(linear(source, weight, bias), source_index)
     if target is not None:
-        score = score + rows_of(linear(target, *recipe.scores[2:]), target_index)
+        score = score + rows_of(linear(target, *of_targets), target_index)
     return leaky_relu(score).div(way.temperature).reshape(-1, way.kappa).t().contiguous()
 
 

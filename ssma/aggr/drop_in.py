@@ -24,8 +24,9 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
         conv = use_aggregation(GATConv(64, 8, heads=8), SSMAAggregation(in_channels=8, heads=8))
 
     The features are what the layer propagates and its ``message`` takes: the first argument ``*_j`` for the source, the
-    first ``*_i`` for the target (or, without one, the target's part of the former). They stand in the aggregation
-    during the call, so that a layer serves one thread at a time.
+    first ``*_i`` for the target (or, without one, the target's part of the former, where there is one: a layer from
+    some nodes to others may propagate a tensor of the sources alone). They stand in the aggregation during the call,
+    for the thread that calls alone: several may use a layer at once.
 
     Args:
         layer: A PyG `MessagePassing` layer, or a `GPSConv`, whose inner layer is meant. A `PNAConv` mixes several
@@ -76,14 +77,14 @@ def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
 
     def propagate(self: MessagePassing, edge_index: Any, size: Any = None, **propagated: Any) -> Tensor:
         if torch.compiler.is_compiling():
-            _show(self, edge_index, propagated)
-        # copies make PyG take this method for the one that explainers need
-        passing = getattr(base, "_orig_propagate", base.propagate) if self.explain else base.propagate
+            _show(self, edge_index, size, propagated)
+        plain = getattr(base, "_orig_propagate", base.propagate)
+        passing = plain if self.explain or self.decomposed_layers > 1 else base.propagate
         try:
             return passing(self, edge_index, size=size, **propagated)
         finally:
             for aggr in _seeing(self):
-                aggr.node_features = None
+                aggr.show(None)
 
     def register_propagate_forward_pre_hook(self: MessagePassing, hook: Callable) -> RemovableHandle:
         handle, hooks = base.register_propagate_forward_pre_hook(self, hook), self._propagate_forward_pre_hooks
@@ -95,9 +96,10 @@ def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
         self.aggr_module.reset_parameters()  # some layers of PyG (GINEConv) leave out their aggregation
 
     def reduce(self: MessagePassing, protocol: int) -> tuple:
-        return _blank, (base,), self.__dict__
+        return _blank, (base,), self.__getstate__()
 
     own = {method.__name__: method for method in (propagate, register_propagate_forward_pre_hook, reset_parameters)}
+    own |= {"_orig_propagate": propagate, "_jinja_propagate": propagate}  # PyG puts one into a layer that was explained
     return type(base.__name__, (base,), own | {"__reduce_ex__": reduce, "__module__": base.__module__})
 
 
@@ -116,10 +118,10 @@ def _seeing(layer: MessagePassing) -> list[SSMAAggregation]:
 
 def _before(layer: MessagePassing, inputs: tuple[Any, Any, dict[str, Any]]) -> None:
     """A hook, since explainers replace a layer's ``propagate`` and with it the class's own."""
-    _show(layer, inputs[0], inputs[2])
+    _show(layer, *inputs)
 
 
-def _show(layer: MessagePassing, edge_index: Any, propagated: dict[str, Any]) -> None:
+def _show(layer: MessagePassing, edge_index: Any, size: Any, propagated: dict[str, Any]) -> None:
     """Hands what a layer propagates to its SSMA aggregations, for one call."""
     if not _seeing(layer):
         return
@@ -128,6 +130,7 @@ def _show(layer: MessagePassing, edge_index: Any, propagated: dict[str, Any]) ->
             f"{type(layer).__name__} got decomposed_layers={layer.decomposed_layers} but its aggregation sees all "
             f"features of a node at once; leave it at 1, or use selection='random' with slots_from='messages'"
         )
+    sizes = layer._check_input(edge_index, size)  # of sources and of targets, where they are known
     if is_sparse(edge_index):  # a transposed adjacency: rows are targets
         coo = isinstance(edge_index, Tensor) and edge_index.is_sparse  # PyG's function would write a flag into it
         row, column = edge_index._indices() if coo else to_edge_index(edge_index)[0]
@@ -139,14 +142,17 @@ def _show(layer: MessagePassing, edge_index: Any, propagated: dict[str, Any]) ->
             f"{type(layer).__name__} propagates {', '.join(propagated) or 'nothing'} but no features of source nodes "
             f"that its message takes; attention slots need them, so use selection='random' in this layer"
         )
+    forward, target = layer.flow == "source_to_target", propagated[targets[0]]
+    if isinstance(target, Tensor) and sizes[forward] not in (None, target.size(layer.node_dim)):
+        target = None  # it is of the sources alone
     features = NodeFeatures(
         source=_side(propagated[sources[0]], 0),
-        target=_side(propagated[targets[0]], 1),
+        target=_side(target, 1),
         content=_side(propagated[sources[-1]], 0),
-        source_index=edge_index[0 if layer.flow == "source_to_target" else 1],
+        source_index=edge_index[0 if forward else 1],
     )
     for aggr in _seeing(layer):
-        aggr.node_features = features
+        aggr.show(features)
 
 
 def _side(value: Any, side: int) -> Tensor | None:

@@ -9,7 +9,7 @@ from torch.nn.functional import linear
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils import degree, scatter
 
-from ssma.aggr.opaque import recorded
+from ssma.aggr.opaque import full_precision, recorded
 
 
 def refuse_script(aggr: Aggregation) -> None:
@@ -73,7 +73,7 @@ class GroupedAggregation(Aggregation):
         shape, groups = (dim_size, *rows.shape[1:]), dim_size
         if self.in_channels is not None:
             rows, index, groups = fold_heads(rows, index, dim_size, self.heads)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x.device):
             out = self.aggregate(rows if rows.dtype == torch.float64 else rows.float(), index, groups)
         return out.to(x.dtype).view(shape).movedim(0, dim)
 
@@ -195,7 +195,16 @@ def group_sizes(index: Tensor, dim_size: int, ref: Tensor) -> Tensor:
 
 def prepared(layer: Module) -> Module:
     """Returns a layer whose weights are used without calling it, after what torch's pruning, and its older weight and
-    spectral norm, make of them before each call."""
+    spectral norm, make of them before each call.
+
+    Raises:
+        TypeError: If what was put in its place, such as an adapter or a quantised layer, computes something else.
+    """
+    if not type(layer).forward.__module__.startswith(("torch.nn.modules.", "torch_geometric.nn.")):
+        raise TypeError(
+            f"{type(layer).__name__} stands in the place of a layer of torch inside an aggregation, which uses the "
+            f"weights of its layers without calling them; merge it into the weights, or leave out this layer"
+        )
     for hook in layer._forward_pre_hooks.values():
         if type(hook).__module__.startswith("torch.nn.utils."):
             hook(layer, ())

@@ -22,6 +22,11 @@ def recorded() -> bool:
     return torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None or transparent()
 
 
+def full_precision(device: torch.device) -> torch.autocast:
+    """Returns a context without autocast; tensors of the meta device, which have shapes only, know none."""
+    return torch.autocast("cpu" if device.type == "meta" else device.type, enabled=False)
+
+
 def opaque(
     name: str,
     forward: Callable[..., Tensor],
@@ -64,7 +69,7 @@ def opaque(
                 )
             if not torch.compiler.is_compiling() and torch._C._functorch.is_legacy_batchedtensor(grad):
                 raise RuntimeError(f"{name} takes one gradient at a time; use torch.func.jacrev for several at once")
-            with torch.autocast(grad.device.type, enabled=False):
+            with full_precision(grad.device):
                 return gradients(ctx, grad.contiguous(), backward)
 
     operator = torch.library.custom_op(name, forward, mutates_args=())

@@ -1,6 +1,7 @@
 """Sequential Signal Mixing Aggregation."""
 
 import math
+import threading
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from torch_geometric.nn.aggr import Aggregation
 from ssma.aggr.affine import compare_maps
 from ssma.aggr.combine import Recipe, Way, attended, boosts, call, combined
 from ssma.aggr.grouped import check_switch, check_width, is_number, is_width, prepared, refuse_script, targets_of
+from ssma.aggr.opaque import full_precision
 from ssma.aggr.selection import groups_of, random_slots
 from ssma.aggr.spectrum import roots_of_unity, transform_matrix, transformed_map, transformed_weight
 from ssma.aggr.steps import largest_factor
@@ -181,7 +183,7 @@ class SSMAAggregation(Aggregation):
         self.source_score, self.target_score = (
             Linear(width, heads * kappa) if attends else None for width in self.attention_channels
         )
-        self.node_features: NodeFeatures | None = None
+        self._shown: dict[int, NodeFeatures] = {}  # by the thread that calls
         self.reset_parameters()
 
     def _rank(self) -> int | None:
@@ -205,7 +207,17 @@ class SSMAAggregation(Aggregation):
         for score in (self.source_score, self.target_score):
             if score is not None:
                 score.reset_parameters()
-        self.node_features = None
+
+    def show(self, features: NodeFeatures | None) -> None:
+        """Sets what a layer shows for the next call on this thread, None to take it back."""
+        self._shown.pop(_thread(), None)
+        if features is not None:
+            self._shown[_thread()] = features
+
+    @property
+    def node_features(self) -> NodeFeatures | None:
+        """What a layer shows for the next call on this thread."""
+        return self._shown.get(_thread())
 
     def forward(
         self,
@@ -224,11 +236,11 @@ class SSMAAggregation(Aggregation):
             dim_size: Number of nodes.
             dim: Dimension of the messages, the first one.
         """
-        features, self.node_features = self.node_features, None
+        features = self._shown.pop(_thread(), None)
         check_width(self, x, dim)
         index = targets_of(self, x, index, ptr, dim)
         message = x.view(-1, self.heads, self.in_channels)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x.device):
             inner = message if message.dtype == torch.float64 else message.float()
             content = inner if self.slots_from == "messages" else self._source_features(inner, features)
             if self.selection == "random":
@@ -330,6 +342,10 @@ class SSMAAggregation(Aggregation):
             f"mixing={self.mixing}, normalisation={self.normalisation}, slots_from={self.slots_from}, "
             f"compiled={self.compiled})"
         )
+
+
+def _thread() -> int:
+    return 0 if torch.compiler.is_compiling() else threading.get_ident()  # a compiler takes one call at a time
 
 
 def _constant_affine(like: Tensor) -> Tensor:

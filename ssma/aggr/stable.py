@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import softmax
 
-from ssma.aggr.opaque import transparent
+from ssma.aggr.opaque import full_precision, transparent
 
 
 class _Rows(torch.autograd.Function):
@@ -39,7 +39,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        with torch.autocast(grad.device.type, enabled=False):
+        with full_precision(grad.device):
             return (
                 grad @ weight if ctx.needs_input_grad[0] else None,
                 grad.t() @ x if ctx.needs_input_grad[1] else None,
@@ -54,7 +54,7 @@ class _Shifted(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        with torch.autocast(grad.device.type, enabled=False):
+        with full_precision(grad.device):
             return grad, _sum_of_rows(grad) if ctx.needs_input_grad[1] else None
 
 

@@ -13,7 +13,7 @@ import torch
 import torch_geometric
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils import prune, spectral_norm, weight_norm
-from torch_geometric.nn import SAGEConv
+from torch_geometric.nn import GATConv, SAGEConv
 
 import ssma.aggr
 from ssma.aggr import (
@@ -311,6 +311,17 @@ def test_every_parameter_has_a_gradient_in_a_graph_without_edges(name, options):
     assert lacking == [] and all(bool(value.grad.isfinite().all()) for value in layer.parameters())
 
 
+@pytest.mark.parametrize("mixing", ["convolution", "sum"])
+def test_every_parameter_has_a_gradient_where_targets_have_no_features(mixing):
+    x = messages(INDEX.numel(), D)
+    alone = made("ssma", mixing=mixing)
+    alone(x, INDEX, dim_size=NODES).square().sum().backward()
+    layer = use_aggregation(GATConv((D, D), D, add_self_loops=False), made("ssma", mixing=mixing)).double()
+    layer((x, None), torch.stack([INDEX, INDEX.flip(0)]), size=(len(x), NODES)).square().sum().backward()
+    for aggr in (alone, layer.aggr_module):
+        assert all(bool(value.grad.any()) != key.startswith("target") for key, value in aggr.named_parameters())
+
+
 @pytest.mark.parametrize("d", [1, 4, 7])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_parameter_formula(name, d):
@@ -513,6 +524,26 @@ def test_weights_that_torch_makes_before_each_call(name, change, parts):
     plain.load_state_dict(kept | made_now)
     close(out, plain(x, INDEX, dim_size=NODES))
     assert paths and not torch.equal(made_now[paths[0]], made(name).get_parameter(paths[0]))
+
+
+class Adapted(torch.nn.Module):
+    """A layer and what an adapter adds to it; its weights are those of the layer, as in the libraries that do so."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.added = layer, torch.nn.Linear(layer.in_features, layer.out_features)
+        self.weight, self.bias = layer.weight, layer.bias
+
+    def forward(self, x):
+        return self.layer(x) + self.added(x)
+
+
+@pytest.mark.parametrize(("name", "part"), [("ssma", "source_score"), ("deepsets", "phi_1"), ("pna", "linear")])
+def test_what_an_adapter_would_add_to_a_layer_is_not_left_out(name, part):
+    aggr = made(name)
+    setattr(aggr, part, Adapted(getattr(aggr, part)))
+    with pytest.raises(TypeError, match=r"^Adapted stands in the place of a layer of torch inside an aggregation"):
+        aggr(messages(INDEX.numel(), D), INDEX, dim_size=NODES)
 
 
 def test_a_median_of_a_number_of_messages_that_a_compiler_does_not_know():

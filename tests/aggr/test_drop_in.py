@@ -2,9 +2,12 @@
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 import torch
+from torch.nn.utils.parametrize import register_parametrization
 from torch_geometric.nn import (
     ARMAConv,
     EGConv,
@@ -18,6 +21,7 @@ from torch_geometric.nn import (
     MessagePassing,
     PointNetConv,
     ResGatedGraphConv,
+    RGCNConv,
     SAGEConv,
     TransformerConv,
 )
@@ -75,7 +79,7 @@ def test_features_that_a_call_leaves_out_are_not_those_that_are_scored():
     position = torch.randn(6, 3)
     out = layer(None, position, EDGES)
     aggr, message = layer.aggr_module, layer.local_nn(position[EDGES[0]] - position[EDGES[1]])
-    aggr.node_features = NodeFeatures(position, position, position, EDGES[0])
+    aggr.show(NodeFeatures(position, position, position, EDGES[0]))
     assert torch.equal(out, aggr(message, EDGES[1], dim_size=6))
 
 
@@ -154,12 +158,64 @@ def test_a_layer_whose_messages_are_not_in_the_first_dimension():
         layer(X, EDGES)
 
 
-def test_features_do_not_survive_an_exception():
+class Lone(MessagePassing):
+    """From some nodes to others, with no features of the latter."""
+
+    def forward(self, x, edge_index, targets):
+        size = (x.size(0), targets)
+        return self.propagate(edge_index, x=x, size=size if self.flow == "source_to_target" else size[::-1])
+
+    def message(self, x_j):
+        return x_j
+
+
+@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
+@pytest.mark.parametrize("targets", [3, 9])
+def test_targets_do_not_borrow_the_features_of_sources(flow, targets):
+    torch.manual_seed(0)
+    layer = use_aggregation(Lone(flow=flow), SSMAAggregation(8))
+    aggr, edges = layer.aggr_module, torch.tensor([[0, 1, 5, 4], [0, targets - 1, 2, 2]])
+    out = layer(X, edges if flow == "source_to_target" else edges.flip(0), targets)
+    aggr.show(NodeFeatures(X, None, X, edges[0]))
+    assert torch.equal(out, aggr(X[edges[0]], edges[1], dim_size=targets))
+    assert shown(layer, X, EDGES, 6).target is X  # as many: sources and targets are the same nodes
+
+
+def test_a_relational_layer_between_two_kinds_of_nodes_scores_its_sources():
+    layer = use_aggregation(RGCNConv(8, 8, num_relations=2), SSMAAggregation(8))
+    edges, kinds = torch.tensor([[0, 1, 5, 4], [0, 7, 2, 2]]), torch.tensor([0, 1, 0, 1])
+    assert shown(layer, (X, torch.randn(8, 8)), edges, kinds).target is None
+    assert shown(layer, X, edges.clamp(max=5), kinds).target is X
+
+
+@pytest.mark.parametrize("explain", [False, True])
+def test_threads_that_use_a_layer_at_once_see_their_own_features(explain):
+    torch.manual_seed(0)
+    layer = use_aggregation(SAGEConv(8, 8), SSMAAggregation(8))
+    if explain:
+        layer.explain, layer._edge_mask, layer._apply_sigmoid = True, torch.ones(7), False
+    inputs = [(X, EDGES), (X.flip(0), EDGES.flip(0))]
+    expected = [layer(*graph) for graph in inputs]
+    both = Barrier(2, timeout=60)
+
+    def meet(*_):  # both have shown their features
+        both.wait()
+
+    layer.register_message_forward_hook(meet)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(layer, *zip(*inputs, strict=True)))
+    for ours, alone in zip(found, expected, strict=True):
+        assert torch.equal(ours, alone)
+
+
+@pytest.mark.parametrize("explain", [False, True])
+def test_features_do_not_survive_an_exception(explain):
     class Failing(SAGEConv):
         def message(self, x_j):
             raise RuntimeError("no memory")
 
     layer = use_aggregation(Failing(8, 8), SSMAAggregation(8))
+    layer.explain = explain
     with pytest.raises(RuntimeError, match="no memory"):
         layer(X, EDGES)
     assert layer.aggr_module.node_features is None
@@ -174,6 +230,18 @@ def test_an_explainer_may_come_and_go():
     torch.testing.assert_close(layer(X, EDGES), expected)
     layer.explain = None
     torch.testing.assert_close(layer(X, EDGES), expected)
+
+
+@pytest.mark.parametrize(("name", "values"), [("explain", (True, None)), ("decomposed_layers", (2, 1))])
+def test_a_layer_that_was_explained_or_decomposed_compiles_to_what_it_is(name, values):
+    """PyG leaves its own propagate in the layer, and leaves out hooks when it compiles."""
+    torch.manual_seed(0)
+    layer = use_aggregation(GCNConv(8, 8), SSMAAggregation(8)).eval()
+    expected = layer(X, EDGES)
+    for value in values:
+        setattr(layer, name, value)
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(layer, fullgraph=True, backend="eager")(X, EDGES), expected)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +275,23 @@ def test_copies_and_pickles_are_layers_of_their_own():
             other.aggr_module.target_score.weight.add_(1)
         assert not torch.allclose(other(X, EDGES), expected)
         torch.testing.assert_close(layer(X, EDGES), expected)
+
+
+def test_what_a_layer_says_of_its_pickles_counts():
+    """A layer of one's own may leave something out; torch refuses those whose weights it parametrizes."""
+
+    class Leaving(SAGEConv):
+        def __getstate__(self):
+            return self.__dict__ | {"cache": None}
+
+    layer = use_aggregation(Leaving(8, 8), SSMAAggregation(8))
+    layer.cache = lambda: None
+    assert copy.deepcopy(layer).cache is None
+    layer = use_aggregation(GATConv(8, 8), SSMAAggregation(8)).eval()
+    register_parametrization(layer, "att_src", torch.nn.Identity())
+    torch.testing.assert_close(copy.deepcopy(layer)(X, EDGES), layer(X, EDGES))
+    with pytest.raises(RuntimeError, match="only supported through state_dict"):
+        pickle.dumps(layer)
 
 
 def test_a_second_aggregation_replaces_the_first():

@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch_geometric.nn import GATConv, GCNConv, HeteroConv, SAGEConv
 
-from ssma.aggr import SSMAAggregation, make_aggregation, use_aggregation
+from ssma.aggr import AGGREGATORS, SSMAAggregation, make_aggregation, use_aggregation
 
 INDEX = torch.tensor([0, 0, 1, 1, 1, 3])
 
@@ -47,6 +47,18 @@ def test_fake_tensors_leave_no_trace(fake_first):
     out = aggr.eval()(real, INDEX, dim_size=4)
     assert bool(out.isfinite().all())
     assert expected is None or torch.equal(out, expected)
+
+
+@pytest.mark.parametrize("name", [name for name in AGGREGATORS if name not in ("lstm", "gru")])
+def test_tensors_without_data_have_shapes_and_gradients(name):
+    """On the meta device, which has no autocast. (How a recurrent network packs its sequences depends on data.)"""
+    with torch.device("meta"):
+        layer = use_aggregation(SAGEConv(8, 6), make_aggregation(name, 8, degrees=torch.ones(3, device="cpu")))
+        x = torch.empty(5, 8, requires_grad=True)
+        out = layer(x, torch.empty(2, 7, dtype=torch.long))
+    out.sum().backward()
+    assert (out.shape, x.grad.shape) == ((5, 6), (5, 8))
+    assert out.is_meta and all(parameter.grad.is_meta for parameter in layer.parameters())
 
 
 def test_inference_first_and_training_afterwards():
