@@ -1,10 +1,9 @@
 """One job of a study: an arm with its data, device, trainer, and whoever watches its results come in."""
 
 import logging
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +34,14 @@ class Watcher:
     tracker: LiveTracker | NoTracker
     fits: int
     done: int = 0
-    start: float = field(default_factory=time.monotonic)
+    spent: float = 0.0
     finished: bool = False
 
     def trained(self, record: dict[str, Any], hyperparameters: dict[str, Any], split: int) -> None:
         """Logs a fit, of a trial or of the evaluation."""
         self.done += 1
-        left = (time.monotonic() - self.start) / self.done * max(self.fits - self.done, 0)
+        self.spent += record["seconds"] or 0.0  # of the fit itself: it may have been trained before this job
+        left = self.spent / self.done * max(self.fits - self.done, 0)
         part = record["validation"]
         score = str(record["reason"])
         if part:

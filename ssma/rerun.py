@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +67,14 @@ def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Itera
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Returns a line for each score that differs; none if a fit came out the same."""
+    """Returns a line for each score that differs, the losses too: the same accuracy on a few graphs may come of other
+    outputs. None if a fit came out the same."""
     keys = ("status", "best_epoch", "epochs", "parameters")
     lines = [f"{key} was {old[key]}, is {new[key]}" for key in keys if old[key] != new[key]]
-    for part in PARTS:
-        one, other = ((record[part] or {}).get(record["metric"]) for record in (old, new))
+    for part, key in product(PARTS, ("loss", old["metric"])):
+        one, other = ((record[part] or {}).get(key) for record in (old, new))
         if one != other:
-            lines.append(f"{part} {old['metric']} was {one}, is {other}")
+            lines.append(f"{part} {key} was {one}, is {other}")
     return lines
 
 

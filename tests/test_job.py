@@ -3,7 +3,7 @@
 import pytest
 
 from ssma.data.prepare import prepare
-from ssma.job import Job
+from ssma.job import Job, Watcher
 from ssma.study.config import parse_study
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
@@ -38,3 +38,13 @@ def test_a_compiler_is_looked_for_where_slots_may_be_multiplied(tmp_path, monkey
     arm = plan["ablations"]["searched"]["cells"][1]["arm"] if label == "searched" else named_arm(plan, label)["id"]
     Job.open(results.plan, arm, 1)
     assert [device.type for device in checked] == ["cpu"] * looked_for
+
+
+def test_the_time_left_counts_what_fits_took_that_were_trained_before(caplog):
+    """After a kill they come from disk at once, which says nothing of those to come."""
+    caplog.set_level("INFO")
+    watcher = Watcher({}, None, fits=5)
+    record = {"metric": "mae", "validation": {"mae": 0.5}, "epochs": 9, "reason": None, "seconds": 1200.0}
+    watcher.trained(record, {}, 0)
+    watcher.trained(record | {"validation": None, "reason": "out of memory", "seconds": None}, {}, 1)
+    assert [entry.message.split(", ")[-1] for entry in caplog.records] == ["about 80 min left", "about 30 min left"]

@@ -151,12 +151,13 @@ def idle_pruning(plan: dict[str, Any]) -> str:
 
 def alike(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     """Says which arms beside each other came out the same, to the last digit, in all of their evaluation fits; "" if
-    none did.
+    none did. The losses count, since a few graphs may have the same accuracy by other outputs; older frames lack them.
 
     Whether data have edge features, or a batch takes all graphs of them, is known only where they are prepared. Arms
     with a fit that is not ok, or that makes a constant prediction, are left out: these may agree by chance.
     """
     compared = ["split", "repeat", "seed", "train", "validation", "test", "best_epoch", "epochs", "parameters"]
+    compared += [name for name in ("test_loss",) if name in frame]
     evaluated = frame[frame["stage"] == "evaluate"].assign(good=lambda rows: rows["status"] == "ok")
     evaluated["good"] &= ~evaluated["constant"].fillna(False).astype(bool)
     outcomes = {

@@ -45,7 +45,8 @@ def collect(results: Results, plan: dict[str, Any] | None = None) -> "pandas.Dat
     have ``failed`` and its reason; a trial that ended before its first fit has one row without a split; and an ``ok``
     fit whose test metric is not finite counts as ``diverged``. A fit whose record was changed or cut short is
     ``failed``, and its reason names the file. ``constant`` says whether all test predictions of a fit are the same;
-    it is unknown in records that older code made. Where fits were compiled, a column ``compiled`` has true for them.
+    it is unknown in records that older code made. A column ``test_loss`` has the loss of the test part, where fits are,
+    which tells fits of the same accuracy apart. Where fits were compiled, a column ``compiled`` has true for them.
     Where modules left summaries in the records of evaluation fits, a column ``modules`` holds them as JSON; those of
     an arm's first fit with the pictures of learned affine maps.
 
@@ -132,7 +133,8 @@ def _from_fit(fit: dict[str, Any]) -> dict[str, Any]:
     row["versions"] = ", ".join(f"{name} {version}" for name, version in sorted(fit.get("versions", {}).items()))
     for part in PARTS:
         row[part] = _finite((fit.get(part) or {}).get(fit["metric"]))
-    row["constant"] = (fit.get("test") or {}).get("constant")
+    test = fit.get("test") or {}
+    row |= {"constant": test.get("constant"), "test_loss": _finite(test.get("loss"))}
     for key in ("modules", "compiled"):
         if fit.get(key):
             row[key] = fit[key]

@@ -39,9 +39,10 @@ def test_a_fit_comes_out_as_recorded(tmp_path):
     (again,) = rerun(results, [record], "cpu")
     assert again["id"] == record["id"]
     assert differences(record, again) == []
-    other = record | {"epochs": 99, "test": record["test"] | {"accuracy": 2.0}}
-    assert differences(other, again) == [
+    train, test = record["train"] | {"loss": 0.5}, record["test"] | {"accuracy": 2.0}
+    assert differences(record | {"epochs": 99, "train": train, "test": test}, again) == [
         "epochs was 99, is 3",
+        f"train loss was 0.5, is {again['train']['loss']}",
         f"test accuracy was 2.0, is {again['test']['accuracy']}",
     ]
     assert circumstances(record, again) == []

@@ -148,6 +148,9 @@ def test_arms_that_came_out_the_same_are_told(made):
     )
     ssma = (frame["aggregator"] == "ssma") & (frame["split"] == 1)
     assert alike(plan, frame.assign(train=frame["train"] + 1e-16 * ssma * 10)) == "", "as they are not on one split"
+    assert (frame["test_loss"] == 0.5).all()
+    assert alike(plan, frame.assign(test_loss=0.5 + 0.01 * ssma)) == "", "other outputs, if the same accuracy"
+    assert alike(plan, frame.drop(columns="test_loss")) == alike(plan, frame), "a frame that older code made"
     assert alike(plan, frame.assign(status=frame["status"].mask(ssma, "failed"))) == ""
     assert alike(plan, frame.assign(constant=frame["constant"].mask(ssma, True))) == ""
     plan["ablations"]["main"]["cells"] = [
