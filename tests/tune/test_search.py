@@ -287,8 +287,7 @@ def test_tables_of_another_version_or_program_are_named_in_one_error(monkeypatch
 
     def stand_in(url, connect_args, **options):
         engine = make_engine(f"sqlite:///{file}", **options)
-        lock = lambda connection, _: connection.create_function("pg_advisory_lock", 1, str)
-        sqlalchemy.event.listen(engine, "connect", lock)
+        sqlalchemy.event.listen(engine, "connect", lambda made, _: made.create_function("pg_advisory_lock", 1, str))
         return engine
 
     monkeypatch.setattr(sqlalchemy, "create_engine", stand_in)
