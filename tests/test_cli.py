@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ssma.cli import main
 from ssma.study.records import write_record
@@ -232,3 +233,18 @@ def test_a_study_file_is_one_also_in_capitals(tmp_path, monkeypatch, capsys):
         "--cores all --configfile STUDY.yaml) or by `ssma plan STUDY.yaml --write results/quickstart/plan.json`, and "
         "looked for in the folder that a command is called in\n"
     )
+
+
+def test_a_study_file_that_says_otherwise_than_the_plan_is_told(tmp_path, monkeypatch, capsys, caplog):
+    monkeypatch.chdir(tmp_path)
+    study = yaml.safe_load((ROOT / "config.yaml").read_text())
+    Path("study.yaml").write_text(json.dumps(study))
+    assert main(["plan", "study.yaml", "--write", "results/quickstart/plan.json"]) == 0
+    assert main(["status", "study.yaml"]) == 0
+    assert not caplog.messages
+    Path("study.yaml").write_text(json.dumps(study | {"layers": ["gat"], "title": "Other"}))
+    assert main(["status", "study.yaml"]) == 0
+    assert caplog.messages == [
+        "results/quickstart/plan.json: is of the study as it was started last, with other values of title, layers than "
+        "study.yaml has now"
+    ]

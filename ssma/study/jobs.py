@@ -12,6 +12,7 @@ from typing import Any
 
 from ssma.study.ids import digest
 from ssma.study.locks import lock_errors
+from ssma.study.part import arms_of
 from ssma.study.paths import Results
 from ssma.study.records import SEAL
 
@@ -82,29 +83,41 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
         chosen, evaluation = _read(results.chosen(arm["id"])), _read(results.evaluation(arm["id"]))
         flags = [results.arm(arm["id"]) / name for name in ("tuned", "evaluated")]
         if not chosen:
-            flags[0].unlink(missing_ok=True)
+            _remove(flags[0])
         if not (chosen and evaluation and all(results.fit(fit["id"]).exists() for fit in evaluation["fits"])):
-            flags[1].unlink(missing_ok=True)
+            _remove(flags[1])
     for experiment in plan["theory"].values():
         record = results.theory(experiment["id"])
         if not _read(record):
-            record.with_suffix(".csv").unlink(missing_ok=True)
+            _remove(record.with_suffix(".csv"))
 
 
 def forget_outdated(results: Results, plan: dict[str, Any], folder: Path) -> None:
-    """Removes the frame of another plan where Snakemake cannot know: results that were copied come without its
-    notes of what it ran for. The report would show arms that were taken out of the study since.
+    """Removes the frame and the pages of single ablations that show something else than the records, where Snakemake
+    does not know.
+
+    It takes an arm that was evaluated again for what it was: what tells is an empty file, whose content never changes.
+    And results that were copied come without its notes of what it ran for: those of another plan would show arms that
+    were taken out of the study since.
 
     Args:
         results: The study's results.
         plan: The plan as the study file is now.
         folder: The ``.snakemake`` folder.
     """
-    note = folder / "metadata" / urlsafe_b64encode(str(results.frame).encode()).decode()
     made_for = _read(results.plan) or {}
     made_for.pop(SEAL, None)
-    if made_for and not note.exists() and digest(made_for) != digest(plan):
-        results.frame.unlink(missing_ok=True)
+    another = bool(made_for) and digest(made_for) != digest(plan)
+    pages = {name: Path("reports", plan["study"], "ablations", name, "index.html") for name in plan["ablations"]}
+    for name, file in {None: results.frame, **pages}.items():
+        if not file.exists():
+            continue
+        note = folder / "metadata" / urlsafe_b64encode(str(file).encode()).decode()
+        arms = arms_of(plan, name) if name else [arm["id"] for arm in plan["arms"]]
+        records = [path for arm in arms for path in (results.chosen(arm), results.evaluation(arm)) if path.exists()]
+        older = any(path.stat().st_mtime > file.stat().st_mtime for path in records)
+        if older or (another and not os.path.exists(note)):
+            file.unlink()
 
 
 def date_today(results: Results) -> None:
@@ -115,6 +128,11 @@ def date_today(results: Results) -> None:
     for path in [path for pattern in patterns for path in results.root.glob(pattern)]:
         if path.stat().st_mtime > time.time():
             path.touch()
+
+
+def _remove(path: Path) -> None:
+    if path.exists():  # a folder that is read-only would refuse to remove even what is not there
+        path.unlink()
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -1,13 +1,35 @@
 """Reading a plan, and finding things of it by name, with an error that helps."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ssma.errors import StudyError
-from ssma.study.config import did_you_mean
+from ssma.study.config import did_you_mean, load_study
+from ssma.study.ids import canonical
 from ssma.study.paths import Results
 from ssma.study.records import read_record
+
+log = logging.getLogger("ssma")
+
+
+def started_plan(study_file: Path) -> Path:
+    """Returns where the workflow put the plan of a study file; what the file says otherwise by now, it tells the log.
+
+    Raises:
+        StudyError: If the file is no study.
+    """
+    study = load_study(study_file)
+    path = Results(Path("results", study.study)).plan
+    if path.exists():
+        then, now = read_plan(path)["config"], canonical(study.model_dump(mode="json"))
+        if other := [key for key in now if then.get(key, now[key]) != now[key]]:
+            log.warning(
+                "%s: is of the study as it was started last, with other values of %s than %s has now",
+                path, ", ".join(other), study_file,
+            )  # fmt: skip
+    return path
 
 
 def read_plan(path: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
 from ssma.study.space import idle_on, idle_settings, table_of
 from ssma.study.theory import plan_theory
-from ssma.study.tuning import number_of_trials, storage_error, tuning, unused
+from ssma.study.tuning import number_of_trials, one_database, storage_error, tuning, unused
 
 WIDTH = ("model.budget", "model.hidden_channels")
 
@@ -131,7 +131,8 @@ class _Planner:
         official = all(data.has_official_split for data in study.datasets.values())
         if official and "splits" in study.model_fields_set:
             self.errors.append("splits: must be left out, every data set has an official split")
-        self.errors += filter(None, (storage_error(study.tune.storage), track_error(study.track.uri)))
+        storage, uri = study.tune.storage, study.track.uri
+        self.errors += filter(None, (storage_error(storage), track_error(uri) or one_database(storage, uri)))
         if study.tune.selection == "per_split" and study.tune.splits is not None:
             self.errors.append("tune.splits: must be left out with selection: per_split, which judges every split")
 

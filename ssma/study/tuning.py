@@ -99,6 +99,17 @@ def storage_error(storage: str | None) -> str | None:
     return None
 
 
+def one_database(storage: str | None, uri: str | None) -> str | None:
+    """Returns what is wrong where searches and MLflow are to have one database.
+
+    Optuna and MLflow note the version of their tables in the same one, so that either refuses what the other has made.
+    """
+    given = (urlsplit(url or "") for url in (storage or os.environ.get(STORAGE_VARIABLE), uri))
+    search, runs = ((url.netloc.rpartition("@")[2].removesuffix(":5432"), url.path, url.query) for url in given)
+    same = search == runs and (uri or "").startswith("postgresql")
+    return "track.uri: is the database of tune.storage; Optuna and MLflow need one each" if same else None
+
+
 def storage_url(tune: dict[str, Any]) -> str | None:
     """Returns the database that keeps the searches, or None for journals beside the results.
 

@@ -1,6 +1,7 @@
 """Logging while a study runs: what goes wrong with MLflow costs one warning and never a training."""
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,8 @@ def unusable(results: Results) -> str | None:
 
 def try_again(results: Results) -> None:
     """Forgets that the store was given up."""
-    _note(results).unlink(missing_ok=True)
+    if unusable(results):  # a folder that is read-only would refuse to remove even what is not there
+        _note(results).unlink()
 
 
 def _note(results: Results) -> Path:
@@ -93,5 +95,6 @@ def _note(results: Results) -> Path:
 
 
 def _give_up(results: Results, error: StudyError) -> None:
-    write_atomic(_note(results), str(error).encode(errors="backslashreplace"))
+    with suppress(StudyError):  # where the note cannot be written either, later jobs find out by themselves
+        write_atomic(_note(results), str(error).encode(errors="backslashreplace"))
     log.warning("%s. Records are complete; run `ssma track` later to fill the store.", error)

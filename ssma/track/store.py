@@ -100,26 +100,29 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
 
 @contextmanager
 def mlflow_errors(uri: str) -> Iterator[None]:
-    """Turns every way in which MLflow or its store fails into one StudyError of one line.
+    """Turns every error of MLflow, of its store and of what these call into one StudyError of one line.
 
-    These are: MLflow's own exception (which wraps those of HTTP and of SQL sessions), SQLAlchemy's from opening a
-    database, SQLite's, OSError (artifacts, sockets), ImportError (MLflow or the driver of a database), and UnicodeError
-    (a folder whose name the locale cannot hold).
+    Their classes have nothing in common: MLflow has its own, and so have databases, the migrations of their tables, and
+    the clouds that a server keeps artifacts in.
     """
     try:
         _set_environment(uri)
-        from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import SQLAlchemyError
+        import mlflow.exceptions  # noqa: F401
     except (ImportError, RuntimeError) as error:  # the latter where a container's user has no home folder
         raise StudyError(f"MLflow cannot be imported ({error}); install it, or set track.enabled: false") from error
     try:
         yield
-    except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, ImportError, UnicodeError) as error:
+    except StudyError:
+        raise
+    except Exception as error:
         remedy = "set track.uri, or track.enabled: false"
         if uri.startswith("sqlite:"):
-            remedy = f"delete {uri.removeprefix('sqlite:///')} to have it made again, or {remedy}"
-        if isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES):
+            file = uri.removeprefix("sqlite:///")
+            remedy = f"delete {file}, if it has runs of this study alone, to have it made again, or {remedy}"
+        if getattr(error, "errno", None) in (errno.EROFS, errno.EACCES) or "readonly database" in str(error):
             remedy = "copy the results to where you may write"
+        if "locate revision" in str(error):
+            remedy = "it is a newer MLflow's, or another program's, such as Optuna: set track.uri to another one"
         if isinstance(error, UnicodeError):
             remedy = "set a locale that can name the folder, such as LC_ALL=C.UTF-8"
         if "database is locked" in str(error):  # for longer than any write of ours: nothing is wrong with the file

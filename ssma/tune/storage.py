@@ -81,8 +81,15 @@ def create_tables(url: str) -> None:
 
 
 def _open_database(url: str) -> RDBStorage:
-    """Returns the storage in a database; a connection that broke while a fit ran for hours is made anew."""
-    return RDBStorage(_with_driver(url), engine_kwargs={"pool_pre_ping": True, "connect_args": KEEP_ALIVE})
+    """Returns the storage in a database; a connection that broke while a fit ran for hours is made anew.
+
+    Raises:
+        StudyError: If the tables are those of another version of Optuna, or of another program.
+    """
+    try:
+        return RDBStorage(_with_driver(url), engine_kwargs={"pool_pre_ping": True, "connect_args": KEEP_ALIVE})
+    except RuntimeError as error:
+        raise _unusable(url, error) from None
 
 
 @contextmanager

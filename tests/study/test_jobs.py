@@ -5,16 +5,21 @@ import os
 import subprocess
 import threading
 import time
+from base64 import urlsafe_b64encode
+from pathlib import Path
 
 import pytest
 from snakemake.shell import shell
 
 from ssma.errors import StudyError
+from ssma.study.config import parse_study
 from ssma.study.ids import git_commit
-from ssma.study.jobs import date_today, forget_lost, free_dead_locks, prepare_jobs
+from ssma.study.jobs import date_today, forget_lost, forget_outdated, free_dead_locks, prepare_jobs
 from ssma.study.locks import exclusive
 from ssma.study.paths import Results
+from ssma.study.plan import make_plan
 from ssma.study.records import write_record
+from ssma.track.live import try_again
 
 
 def test_jobs_get_paths_with_any_characters(tmp_path, monkeypatch):
@@ -69,6 +74,51 @@ def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
     forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
     assert flags["tuned"].exists()
     assert not flags["evaluated"].exists()
+
+
+def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monkeypatch):
+    """Snakemake looks at the content of what tells that an arm is done, which is empty; another plan is no reason where
+    it has a note of what it ran for."""
+    monkeypatch.chdir(tmp_path)
+    results = Results(Path("results/s"))
+    study = {
+        "study": "s",
+        "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
+        "layers": ["gcn"],
+        "ablations": {name: {"axes": {"aggregator": [name]}} for name in ("max", "mean")},
+    }
+    plan = make_plan(parse_study(study))
+    one, two = (arm["id"] for arm in plan["arms"])
+    made = [results.frame, *(Path(f"reports/s/ablations/{name}/index.html") for name in ("max", "mean"))]
+    note = Path(".snakemake/metadata", urlsafe_b64encode(str(made[1]).encode()).decode())
+
+    def left(seconds, now=plan):
+        for path in [*made, note]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        write_record(results.plan, plan)
+        for path in (record(arm) for arm in (one, two) for record in (results.chosen, results.evaluation)):
+            write_record(path, {})
+            os.utime(path, (0, 0))
+        then = made[0].stat().st_mtime + seconds
+        os.utime(results.evaluation(two), (then, then))
+        forget_outdated(results, now, Path(".snakemake"))
+        return [path for path in made if path.exists()]
+
+    assert left(seconds=-1) == made
+    assert left(seconds=5) == [made[1]]
+    assert left(seconds=-1, now=plan | {"title": "Other"}) == [made[1]]
+
+
+def test_nothing_is_removed_of_results_that_are_read_only(tmp_path, monkeypatch):
+    """There the system refuses to remove even what is not there."""
+
+    def refused(path, missing_ok=False):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    forget_lost(Results(tmp_path), {"arms": [{"id": "arm"}], "theory": {"mixing": {"id": "mixing-1"}}})
+    try_again(Results(tmp_path))
 
 
 def test_files_from_the_future_are_dated_today_those_that_others_are_made_of_first(tmp_path):

@@ -177,6 +177,17 @@ def test_what_a_study_says_of_tuning_wins_over_the_paper():
     assert arms_of(protocol="fair")["ssma"]["trials"] == 0
 
 
+def test_searches_and_mlflow_have_a_database_each(monkeypatch):
+    """In one, either refuses the tables of the other."""
+    told = "1 error in the study file:\n  - track.uri: is the database of tune.storage; Optuna and MLflow need one each"
+    runs = {"uri": "postgresql+psycopg://bob@db:5432/lab"}
+    assert errors_of(tune={"storage": "postgresql://ann@db/lab"}, track=runs) == told
+    for other in ("postgresql://ann@db/searches", "postgresql://ann@elsewhere/lab", "journal"):
+        assert plan_of(tune={"storage": other}, track=runs)["config"]["track"] == runs | {"enabled": True}
+    monkeypatch.setenv("SSMA_TUNE_STORAGE", "postgresql://ann:geheim@db/lab")
+    assert errors_of(track=runs) == told
+
+
 def test_a_password_is_neither_taken_nor_told(monkeypatch):
     with_password = "postgresql://ann:geheim@db/studies"
     message = errors_of(tune={"storage": with_password})

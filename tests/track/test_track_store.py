@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
+import optuna
 import pytest
 from made_records import log_live, make_fit, make_plan, make_trial, write_arm
 
@@ -383,6 +384,52 @@ def test_a_folder_that_the_locale_cannot_name_costs_one_warning(results, warning
     (line,) = warnings_of()
     assert "ordinal not in range(128)); set a locale that can name the folder, such as LC_ALL=C.UTF-8." in line
     assert isinstance(open_tracker(results, plan), NoTracker)
+
+
+def test_a_database_of_optuna_costs_one_warning_and_is_not_to_be_deleted(tmp_path, warnings_of):
+    """Both note the version of their tables in the same place, and neither's exception is MLflow's own."""
+    address = f"sqlite:///{tmp_path}/optuna.db"
+    optuna.create_study(storage=address, study_name="mine")
+    plan = make_plan(["one"], uri=address)
+    assert isinstance(open_tracker(Results(tmp_path / "results"), plan), NoTracker)
+    (line,) = warnings_of()
+    assert "Can't locate revision" in line and "such as Optuna: set track.uri to another one. Records are" in line
+    assert "delete" not in line
+    assert optuna.get_all_study_names(address) == ["mine"]
+
+
+def test_an_error_of_a_cloud_that_keeps_artifacts_costs_one_warning(results, warnings_of, monkeypatch):
+    class NoCredentialsError(Exception):
+        """As botocore's, which is of no class that others have."""
+
+    def upload(*_):
+        raise NoCredentialsError("Unable to locate credentials")
+
+    plan = make_plan(["one"])
+    tracker = open_tracker(results, plan)
+    monkeypatch.setattr(Tracker, "arm", upload)
+    tracker.arm(plan["arms"][0])
+    assert isinstance(tracker.tracker, NoTracker)
+    assert "cannot be used (Unable to locate credentials); " in warnings_of()[0]
+
+
+def test_a_folder_that_takes_no_note_either_costs_one_warning_a_job(tmp_path, warnings_of):
+    """As another user's, in results that several share: the note of a store given up lies beside the store."""
+    results, plan = Results(tmp_path), make_plan(["one"])
+    results.store.touch()
+    for jobs in (1, 2):
+        assert isinstance(open_tracker(results, plan), NoTracker)
+        assert len(warnings_of()) == jobs
+    assert "File exists" in warnings_of()[0]
+
+
+def test_a_database_that_may_not_be_written_is_not_to_be_deleted(results):
+    uri = tracking_uri(results, None)
+    create_store(uri, artifact_folder(results), "made")
+    with closing(sqlite3.connect(f"file:{results.store / 'mlflow.db'}?mode=ro", uri=True)) as database:
+        told = r"\(attempt to write a readonly database\); copy the results to where you may write$"
+        with pytest.raises(StudyError, match=told), mlflow_errors(uri):
+            database.execute("DELETE FROM metrics")
 
 
 def test_a_store_that_another_program_locks_is_not_to_be_deleted(results):

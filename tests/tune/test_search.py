@@ -1,8 +1,10 @@
 """Samplers, what is tried twice, and who may write."""
 
+import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from types import SimpleNamespace
 
 import optuna
@@ -275,3 +277,25 @@ def test_a_database_whose_connection_breaks_during_a_fit_is_reached_anew_or_name
         raise lost
     told = "tune.storage: postgresql://db/studies cannot be used: terminating connection of ***"
     assert str(error.value) == told
+
+
+def test_tables_of_another_version_or_program_are_named_in_one_error(monkeypatch, tmp_path):
+    """SQLite stands in for PostgreSQL; the version is one of MLflow, which notes its own in the same place."""
+    import sqlalchemy
+
+    make_engine, file = sqlalchemy.create_engine, tmp_path / "s.db"
+
+    def stand_in(url, connect_args, **options):
+        engine = make_engine(f"sqlite:///{file}", **options)
+        sqlalchemy.event.listen(engine, "connect", lambda made, _: made.create_function("pg_advisory_lock", 1, str))
+        return engine
+
+    monkeypatch.setattr(sqlalchemy, "create_engine", stand_in)
+    monkeypatch.setattr(sqlalchemy.engine, "create_engine", stand_in)
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE alembic_version (version_num VARCHAR(32))")
+        database.execute("INSERT INTO alembic_version VALUES ('7f2a7d5fae7d')")
+    with pytest.raises(StudyError) as error:
+        create_tables("postgresql://ann:geheim@db/studies")
+    told = "tune.storage: postgresql://db/studies cannot be used: The runtime optuna version"
+    assert str(error.value).startswith(told)

@@ -143,6 +143,13 @@ def test_only_what_a_change_touches_runs_again(finished):
     assert "Nothing to be done" in snakemake(finished, "-n")[1]
 
 
+def test_an_arm_that_was_evaluated_again_alone_gets_into_the_report(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    next((tmp_path / "copy/results/tiny/arms").glob("*/evaluation.json")).touch()
+    next((tmp_path / "copy/results/tiny/arms").glob("*/evaluated")).touch()
+    assert jobs(snakemake(tmp_path / "copy", "-n")[1]) == {"collect": 1, "report": 1, "all": 1}
+
+
 def test_copied_results_of_a_study_that_was_changed_get_a_new_report(finished, tmp_path):
     """Without Snakemake's own notes, which a copy of the results lacks."""
     for name in ("results", "reports"):
