@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
-from ssma.study.classes import class_fingerprint, options_of, set_fingerprint
+from ssma.study.classes import GIVEN, class_fingerprint, options_of, set_fingerprint
 from ssma.study.combinations import idle_axes, impossible, not_given
 from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
 from ssma.study.datasets import PARTS, Dataset
@@ -20,6 +20,8 @@ from ssma.study.space import idle_on, idle_settings, table_of
 from ssma.study.theory import plan_theory
 from ssma.study.tuning import number_of_trials, storage_error, tuning, unused
 
+NO_OPTIONS = (*GIVEN, "self", "class")
+"""What a user's class that takes any keyword cannot be given by a study."""
 WIDTH = ("model.budget", "model.hidden_channels")
 
 
@@ -131,6 +133,8 @@ class _Planner:
         official = all(data.has_official_split for data in study.datasets.values())
         if official and "splits" in study.model_fields_set:
             self.errors.append("splits: must be left out, every data set has an official split")
+        if official and (study.tune.splits or 1) > 1:
+            self.errors.append(f"tune.splits: got {study.tune.splits}, but every data set has one split")
         self.errors += filter(None, (storage_error(study.tune.storage), track_error(study.track.uri)))
         if study.tune.selection == "per_split" and study.tune.splits is not None:
             self.errors.append("tune.splits: must be left out with selection: per_split, which judges every split")
@@ -158,6 +162,8 @@ class _Planner:
         if model is None and group in self.aggregators and field:
             if (known := self.own.get(group)) is not None and field not in known:
                 raise ValueError(f"its class has no such option; {did_you_mean(field, list(known))}")
+            if field in NO_OPTIONS:
+                raise ValueError(f"is no option, as {', '.join(NO_OPTIONS)}; name another class in aggregators")
             return own_option(value)
         if model is None or field not in model.model_fields:
             raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")
@@ -212,7 +218,7 @@ class _Planner:
         group, _, field = key.partition(".")
         model = GROUPS.get(group) or AGGREGATORS.get(group)
         if model is not None and field in model.model_fields:
-            return "float" if model.model_fields[field].annotation in (float, float | None) else "int"
+            return "int" if model.model_fields[field].annotation is int else "float"
         return "int" if isinstance(values.low, int) and isinstance(values.high, int) else "float"
 
     def _values(self, path: str, key: str, values: Iterable[Any]) -> list[Any]:

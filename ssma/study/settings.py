@@ -215,7 +215,7 @@ class TrainingSettings(Strict):
 
 
 def own_option(value: Any) -> Any:
-    """Returns an option of a user's own aggregator as records hold it; 1e-3 is a number there, as everywhere else.
+    """Returns an option of a user's own class as records hold it; 1e-3 is a number there, as everywhere else.
 
     Raises:
         ValueError: If a record cannot hold it.

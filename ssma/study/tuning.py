@@ -117,8 +117,11 @@ def storage_url(tune: dict[str, Any]) -> str | None:
 
 
 def _no_database(storage: str) -> str | None:
-    parts = urlsplit(storage)
-    if parts.scheme == "postgresql":
+    try:
+        scheme, _ = urlsplit(storage).scheme, urlsplit(storage).port
+    except ValueError:  # the host or the port is none; its text may have the password
+        scheme = ""
+    if scheme == "postgresql":
         return None
-    start = f"{parts.scheme}://..." if parts.scheme else "no URL"
+    start = f"{scheme}://..." if scheme else "no URL"
     return f"got {start}, expected journal or postgresql://USER@HOST:PORT/DATABASE"
