@@ -13,6 +13,7 @@ import pytest
 import ssma
 from ssma.cli import main
 from ssma.errors import StudyError
+from ssma.report.labels import point_text, setting
 from ssma.study.classes import class_fingerprint
 from ssma.study.config import Study, did_you_mean, load_study, parse_study
 from ssma.study.cost import _reference, plan_cost
@@ -389,6 +390,21 @@ def test_numbers_and_texts_have_labels_of_their_own():
     plan = plan_of(aggregators={"mine": {"class": "json.JSONDecoder"}}, layers=["gcn"], ablations=ablations, tune={})
     labels = [arm["label"].partition(" / mine ")[2] for arm in plan["arms"] if arm["dataset"] == "MUTAG"]
     assert labels == ["(p=1)", '(p="1")', "(p=True)", '(p="True")', "(p=plain)", '(p="a b=c")']
+
+
+def test_an_option_that_is_called_as_a_setting_of_the_network_has_a_label_of_its_own():
+    ablations = {
+        "own": {"axes": {"mine.dropout": [0.5], "mine.p": [2]}},
+        "network": {"axes": {"model.dropout": [0.5]}, "fixed": {"aggregator": "mine"}},
+    }
+    own = {"mine": {"class": "json.JSONDecoder"}}
+    plan = plan_of(aggregators=own, ablations=ablations, tune={}, datasets={"d": {"source": "tu"}}, layers=["gcn"])
+    shown = [arm["label"].removeprefix("d / gcn / mine ") for arm in plan["arms"]]
+    assert shown == ["(mine.dropout=0.5 p=2)", "(dropout=0.5)"]
+    points = [cell["point"] for ablation in plan["ablations"].values() for cell in ablation["cells"]]
+    assert [point_text(point) for point in points] == ["mine.dropout=0.5, p=2", "dropout=0.5"]
+    named = [setting(key) for key in ("mine.dropout", "model.dropout", "mine.p", "ssma.slots_from", "aggregator")]
+    assert named == ["mine.dropout", "dropout", "p", "slots from", "aggregator"]
 
 
 def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
