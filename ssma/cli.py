@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import os
+import re
 import select
 import signal
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 from ssma.errors import STOPPED, StudyError
 from ssma.study.config import Study, load_study
 from ssma.study.cost import describe, duration, plan_cost, usable_cores
+from ssma.study.jobs import this_command
 from ssma.study.locks import exclusive
 from ssma.study.lookup import named, named_arm, open_results, read_plan, started_plan, unprepared
 from ssma.study.paths import Results
@@ -34,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
     sys.stdout.reconfigure(errors="replace")  # a character that a terminal lacks stops no command
     try:
+        if any(text == "" or re.fullmatch("--[a-z-]+=", text) for text in arguments or sys.argv[1:]):
+            raise StudyError("an argument is empty, as where a variable of the shell is not set")
         options = _parser().parse_args(arguments)
         status = options.run(options)
         sys.stdout.flush()
@@ -50,6 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python writes the rest at exit
         return 0  # whoever reads the output, such as head, has enough
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"ssma: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,9 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     planner.add_argument("--write", type=Path, metavar="PLAN", help="also write the plan to this file")
     planner.add_argument("--cores", type=_positive, default=usable_cores(), help="cores to estimate for (all)")
     command("store", _store, "Create the stores of MLflow and the searches before jobs start.", "plan")
-    command(
-        "prepare", _prepare, "Make a data set ready: check it, freeze its splits, write its card.", "plan", "dataset"
-    )
+    command("prepare", _prepare, "Check a data set, freeze its splits and write its card.", "plan", "dataset")
     for name, run, what, text in (
         ("tune", _tune, "arm", "Search the hyperparameters of an arm."),
         ("evaluate", _evaluate, "arm", "Train an arm's chosen configuration with fresh seeds on every split."),
@@ -138,8 +145,8 @@ def _add_bench(commands: Any) -> None:
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number, at least 1")
+    if not re.fullmatch("[1-9][0-9]{0,5}", text):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 1 to 999999")
     return int(text)
 
 
@@ -302,30 +309,22 @@ def _status(options: argparse.Namespace) -> int:
         if record["status"] != "ok":
             print(f"  theory experiment {name}: {record['reason']}")
     if reason := unusable(results):
-        print(f"  MLflow was not filled: {reason}. Mend it and run: {_self()} track {options.plan}")
+        print(f"  MLflow was not filled: {reason}. Mend it and run: {this_command()} track {options.plan}")
     out = options.out or Path("reports", plan["study"])
     places = [("report", "index.html"), ("tables", "tables"), ("figures", "figures")]
     places += [(name, f"ablations/{name}/index.html") for name in plan["ablations"]]  # of those that were run alone
     for name, where in [place for place in places if (out / place[1]).exists()]:
         print(f"  {name:<8} {out / where}")
     if plan["config"]["track"]["enabled"]:
-        print(f"  {'mlflow':<8} {_self()} ui {options.plan}")
+        print(f"  {'mlflow':<8} {this_command()} ui {options.plan}")
     return 0
-
-
-def _self() -> str:
-    """Returns how a user starts this command line from here."""
-    script = Path(sys.executable).with_name("ssma")
-    if not script.exists():
-        return f"{sys.executable} -m ssma"
-    return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
 def _show(options: argparse.Namespace) -> int:
     from ssma.report.show import describe_arm, describe_fit
 
     plan, results = open_results(options.plan)
-    if results.fit(options.cell).exists():
+    if os.path.exists(results.fit(options.cell)):  # which takes no name amiss, however long
         print(describe_fit(results, options.cell), end="")
     else:
         print(describe_arm(results, plan, named_arm(plan, options.cell)), end="")
@@ -371,6 +370,7 @@ def _bench(options: argparse.Namespace) -> int:
     with _imports():
         from ssma.bench.command import bench_aggr, bench_data, bench_fit, bench_runtime
         from ssma.bench.measure import Limits
+    options.out.mkdir(parents=True, exist_ok=True)  # or it cannot be written, which is not to be learned at the end
     budget = options.budget or (1 if options.quick else 10)
     shared = (options.out, options.device, options.threads, options.quick)
     if options.what == "data":

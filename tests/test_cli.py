@@ -180,6 +180,16 @@ def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_pa
     assert told() == [["report", f"{tmp_path}/index.html"], ["width", f"{tmp_path}/ablations/width/index.html"]]
 
 
+def test_status_tells_of_a_note_that_is_no_text(tmp_path, capsys):
+    plan = tmp_path / "results" / "plan.json"
+    record = {"kind": "plan", "study": "s", "config": {"track": {"enabled": True}}}
+    write_record(plan, record | {"arms": [], "datasets": {}, "ablations": {}})
+    (folder := plan.parent / "mlflow").mkdir()
+    (folder / "unusable").write_bytes(b"disk \xff full")
+    assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
+    assert "MLflow was not filled: disk \ufffd full. Mend it" in capsys.readouterr().out
+
+
 def test_status_offers_no_ui_where_nothing_is_tracked(tmp_path, capsys):
     plan = tmp_path / "results" / "plan.json"
     for enabled in (True, False):
@@ -222,6 +232,53 @@ def test_a_report_is_not_taken_for_results(tmp_path, capsys, command):
     assert capsys.readouterr().err.startswith(told)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["index.html", "plan.json", "records.parquet"]
     assert (tmp_path / "records.parquet").read_text() == "records.parquet"
+
+
+@pytest.mark.parametrize(
+    "command", [["show", "plan.json", ""], ["report", "plan.json", "--out", ""], ["report", "plan.json", "--out="]]
+)
+def test_an_empty_argument_is_refused(capsys, command):
+    """A variable of the shell that is not set would be taken for the working directory, or for all."""
+    assert main(command) == 2
+    assert capsys.readouterr().err == "ssma: an argument is empty, as where a variable of the shell is not set\n"
+
+
+@pytest.mark.parametrize("command", ["status {}", "data stats --mirror {}", "report {} --out x", "plan {}"])
+def test_a_path_that_no_file_can_have_is_named_in_one_line(capsys, command):
+    path = "x" * 300
+    assert main(command.format(path).split()) == 2
+    assert f"{path}: " in (told := capsys.readouterr().err) and "File name too long" in told
+    assert told.count("\n") == 1
+
+
+def test_a_text_that_is_too_long_for_a_file_is_looked_for_among_arms(tmp_path, capsys):
+    """Labels of arms with many settings are."""
+    plan = tmp_path / "plan.json"
+    assert main(["plan", str(ROOT / "config.yaml"), "--write", str(plan)]) == 0
+    for command in ("show", "rerun"):
+        assert main([command, str(plan), "x" * 300]) == 2
+        assert f"no arm has '{'x' * 300}' in id or label: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "1.5", "\u00b2", "9" * 30, "9" * 5000])
+def test_a_number_of_threads_that_no_machine_has_is_refused(capsys, number):
+    with pytest.raises(SystemExit) as caught:
+        main(["tune", "plan.json", "x", "--threads", number])
+    assert caught.value.code == 2
+    assert f"got {number!r}, expected a whole number from 1 to 999999" in capsys.readouterr().err
+
+
+def test_a_benchmark_that_could_not_be_written_measures_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("ssma.bench.command.bench_aggr", lambda *_: pytest.fail("it was started"))
+    (file := tmp_path / "file").touch()
+    assert main(["bench", "aggr", "--quick", "--out", str(file)]) == 2
+    assert capsys.readouterr().err == f"ssma: {file}: File exists\n"
+
+
+@pytest.mark.parametrize("path", [".", "/"])
+def test_a_plan_is_not_written_to_a_folder(capsys, path):
+    assert main(["plan", str(ROOT / "config.yaml"), "--write", path]) == 2
+    assert capsys.readouterr().err.startswith(f"ssma: {path}: cannot be written (")
 
 
 def test_a_study_file_is_one_also_in_capitals(tmp_path, monkeypatch, capsys):

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ssma import paper
+from ssma.study.lookup import read_plan
 from ssma.study.names import FURTHER
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
@@ -19,7 +20,7 @@ def forget(report: Results) -> None:
     """
     if not report.plan.exists():
         return
-    last = read_record(report.plan)
+    last = read_plan(report.plan)
     names = [f"theory-{name}" for name in last.get("theory", {})]
     for ablation in last["ablations"]:
         names += [ablation, *(f"{ablation}-{kind}" for kind in FURTHER)]

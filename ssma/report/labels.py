@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.statistics.outcome import ALPHA, Interval
 from ssma.study.ids import canonical_json
-from ssma.study.names import quoted
+from ssma.study.names import quoted, short
 from ssma.study.settings import GROUPS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ SMALL = 1e-3  # errors below it lose their digits in four decimals
 
 def setting(key: str) -> str:
     """Returns a setting's name in words."""
-    return NAMES.get(key, key.split(".", 1)[-1].replace("_", " "))
+    return NAMES.get(key, short(key).replace("_", " "))
 
 
 def value_text(value: Any) -> str:
@@ -66,7 +66,7 @@ def acting(point: dict[str, Any]) -> dict[str, Any]:
 def point_text(point: dict[str, Any]) -> str:
     """Returns an axis point as "kappa=2, selection=random"; an aggregator goes by its bare name."""
     point = acting(point)
-    names = (("" if key == "aggregator" else f"{key.split('.', 1)[-1]}=") for key in point)
+    names = (("" if key == "aggregator" else f"{short(key)}=") for key in point)
     return ", ".join(name + value_text(value) for name, value in zip(names, point.values(), strict=True))
 
 

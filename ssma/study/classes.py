@@ -12,6 +12,8 @@ from ssma.study.ids import argument_fingerprint, bare_syntax, digest
 
 GIVEN = ("in_channels", "heads")
 """What every aggregator is made with, beside its options."""
+NO_OPTIONS = (*GIVEN, "self", "class")
+"""What a study cannot give one that takes any keyword."""
 GIVEN_IF_NAMED = "degrees"
 """What one is also made with if its ``__init__`` names it."""
 

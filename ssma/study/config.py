@@ -4,17 +4,18 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
 
-import yaml
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, ValidationError, field_validator
 
 from ssma.errors import StudyError
 from ssma.study.datasets import AnyDataset, Splits
+from ssma.study.reading import read_study
 from ssma.study.settings import (
     AGGREGATORS,
     GROUPS,
+    LIMIT,
     Integer,
     ModelSettings,
     NotNegative,
@@ -58,9 +59,9 @@ def _no_groups(table: Any) -> Any:
 class Range(Strict):
     """A range to search: of whole numbers where the setting is one (of your own class: both ends are), else of real."""
 
-    low: Annotated[int | float, Number]
+    low: Annotated[int | float, Field(gt=-LIMIT, lt=LIMIT), Number]
     """Smallest value."""
-    high: Annotated[int | float, Number]
+    high: Annotated[int | float, Field(gt=-LIMIT, lt=LIMIT), Number]
     """Largest value."""
     log: bool = False
     """Search the exponent."""
@@ -90,6 +91,13 @@ class Ablation(Strict):
     """Layers; all by default."""
 
     _dots = field_validator("axes", "fixed", mode="before")(_no_groups)
+
+    @field_validator("datasets", "layers", mode="before")
+    @classmethod
+    def _are_not_empty(cls, names: Any) -> Any:
+        if names is None:
+            raise ValueError("is empty; fill it in, or leave it out to have all")
+        return names
 
 
 class Tune(Strict):
@@ -194,51 +202,6 @@ class Study(Strict):
         return ablations
 
 
-class _Plain(yaml.SafeLoader):
-    """YAML's safe loader without its traps: what would be lost, or read as something else than it says, is refused.
-
-    These are a key that stands twice in a table; keys that are no text (on, 007); octal numbers and numbers of base 60
-    (010 is 8, 1:30 is 90); dates.
-    """
-
-    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)  # as written: later, merged keys stand beside those overriding them
-        own = [key for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        keys = [self.construct_object(key, deep=True) for key in own]
-        for key, value in zip(own, keys, strict=True):
-            if not isinstance(value, str):
-                written = key.value if isinstance(key, yaml.ScalarNode) else "in brackets"
-                _refuse(key, f"the key '{written}' is read as {value!r}; quote it")
-            if keys.count(value) > 1:
-                _refuse(node, f"the key '{value}' stands twice")
-        return node
-
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        return _as_written(node, super().construct_yaml_int(node))
-
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        return _as_written(node, super().construct_yaml_float(node))
-
-    def construct_yaml_timestamp(self, node: yaml.ScalarNode) -> NoReturn:
-        _refuse(node, f"'{node.value}' is read as a date; quote it")
-
-
-_Plain.add_constructor("tag:yaml.org,2002:int", _Plain.construct_yaml_int)
-_Plain.add_constructor("tag:yaml.org,2002:float", _Plain.construct_yaml_float)
-_Plain.add_constructor("tag:yaml.org,2002:timestamp", _Plain.construct_yaml_timestamp)
-
-
-def _as_written(node: yaml.ScalarNode, value: float) -> Any:
-    octal = isinstance(value, int) and re.match("[-+]?0[0-9_]*[1-9]", node.value)
-    if octal or ":" in node.value:
-        _refuse(node, f"'{node.value}' is read as {value}; write {value} if you mean it, else quote it")
-    return value
-
-
-def _refuse(node: yaml.Node, why: str) -> NoReturn:
-    raise yaml.constructor.ConstructorError(None, None, why, node.start_mark)
-
-
 def load_study(path: Path) -> Study:
     """Reads a study file (YAML).
 
@@ -246,21 +209,6 @@ def load_study(path: Path) -> Study:
         StudyError: If it cannot be read, or with every error in it and its path.
     """
     return parse_study(read_study(path))
-
-
-def read_study(path: Path) -> dict[str, Any]:
-    """Returns the tables of a study file, as they are.
-
-    Raises:
-        StudyError: If it cannot be read, is not YAML, or holds what YAML reads as something else than it says.
-    """
-    try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), _Plain)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise StudyError(f"{path}: cannot be read as a study file: {error}") from error
-    if not isinstance(raw, dict):
-        raise StudyError(f"{path}: a study file is a table of keys, got {'nothing' if raw is None else repr(raw)}")
-    return raw
 
 
 def parse_study(raw: dict[str, Any]) -> Study:
@@ -290,25 +238,6 @@ def _broken_texts(value: Any, path: str = "") -> Iterator[str]:
             yield f"{path}: holds what is no character in UTF-8, got {value!r}"
 
 
-def from_command_line(value: Any) -> Any:
-    """Returns a value of Snakemake's ``--config`` as a study file would hold it: inside tables and lists Snakemake
-    leaves every value a text.
-
-    Texts that YAML reads as a number, true, false or null become that; 1_2, 010 and 1:30 stay texts.
-    """
-    if isinstance(value, Mapping):
-        return {key: from_command_line(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [from_command_line(item) for item in value]
-    if not isinstance(value, str) or not value or "_" in value:
-        return value
-    try:
-        found = yaml.load(value, _Plain)
-    except yaml.YAMLError:
-        return value
-    return found if found is None or isinstance(found, int | float) else value
-
-
 def study_error(sentences: Sequence[str]) -> StudyError:
     """Returns one error for all that is wrong in a study file."""
     different = list(dict.fromkeys(sentences))
@@ -324,8 +253,8 @@ def track_error(uri: str | None) -> str | None:
     if uri is None:
         return None
     try:
-        has_password = urlsplit(uri).password is not None
-    except ValueError:  # whose text may have the password
+        has_password, _ = urlsplit(uri).password is not None, urlsplit(uri).port
+    except ValueError:  # the host or the port is none; its text may have the password
         has_password, uri = False, ""
     if not TRACKING.fullmatch(uri):
         return "track.uri: is no address; expected one like sqlite:////folder/mlflow.db or https://host:5000"
@@ -354,7 +283,8 @@ def _sentence(item: Any, raw: Any) -> str:
         return f"{path}.source: {_wrong_source(item['input'].get('source'))}"
     if item["input"] is None and item["type"] != "value_error":
         return f"{path}: is empty; fill it in, or leave it out to have its default"
-    got = "" if item["type"] == "value_error" and isinstance(item["input"], dict | None) else f", got {item['input']!r}"
+    told = item["type"] == "value_error" and (isinstance(item["input"], dict | None) or ", got " in item["msg"])
+    got = "" if told else f", got {item['input']!r}"
     if item["type"] == "too_short":
         return f"{path}: expected at least {item['ctx']['min_length']}{got}"
     return f"{path}: {EXPECTED.get(item['type'], item['msg'].removeprefix('Value error, '))}{got}"

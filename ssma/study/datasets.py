@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from ssma.study.settings import LIMIT, NotNegativeInt, Number, PositiveInt, Strict, Text, own_option
+from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, Text, own_option
 
 PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
@@ -21,7 +21,7 @@ Place = Annotated[Text, AfterValidator(os.path.expanduser)]
 class Splits(Strict):
     """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest."""
 
-    folds: Annotated[int, Field(ge=3, lt=LIMIT), Number] = 10
+    folds: Annotated[int, Field(ge=3, le=10_000), Number] = 10
     """Number of folds."""
     scheme: Literal["stratified", "shuffle"] = "stratified"
     """`shuffle` is the unstratified one of the paper's code."""

@@ -101,7 +101,7 @@ def data_fingerprint(path: Path) -> str:
     Raises:
         ValueError: If there is nothing to read.
     """
-    if not path.is_dir():
+    if not os.path.isdir(path):  # which takes no path amiss, however long
         return file_fingerprint(path)
     files = sorted(file for file in path.glob("*.txt") if not file.name.startswith("."))
     return digest({file.name: file_fingerprint(file) for file in files}, 64)

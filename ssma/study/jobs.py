@@ -10,11 +10,12 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
+from ssma.errors import StudyError
 from ssma.study.ids import digest
 from ssma.study.locks import lock_errors
 from ssma.study.part import arms_of
 from ssma.study.paths import Results
-from ssma.study.records import SEAL
+from ssma.study.records import SEAL, foreign
 
 
 def prepare_jobs(package: Path) -> str:
@@ -30,6 +31,14 @@ def prepare_jobs(package: Path) -> str:
     modules = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
     quoted = shlex.quote(modules).replace("{", "{{").replace("}", "}}")
     return f"set -euo pipefail; export PYTHONPATH={quoted} PYTHONHASHSEED=0; "
+
+
+def this_command() -> str:
+    """Returns how a user starts this command line from here."""
+    script = Path(sys.executable).with_name("ssma")
+    if not script.exists():
+        return f"{sys.executable} -m ssma"
+    return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
 def free_dead_locks(folder: Path, study: str) -> int:
@@ -136,8 +145,15 @@ def _remove(path: Path) -> None:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """Returns what a record holds, with whatever seal, or None if it is not there or not whole."""
+    """Returns what a record holds, with whatever seal, or None if it is not there, not whole, or another one's copy.
+
+    Raises:
+        StudyError: If it cannot be read.
+    """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return None
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read ({error.strerror})") from error
+    return record if isinstance(record, dict) and SEAL in record and not foreign(path, record) else None

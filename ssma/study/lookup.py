@@ -39,12 +39,16 @@ def read_plan(path: Path) -> dict[str, Any]:
         StudyError: If the file is not there, cannot be read, was changed after it was sealed, or is a record of
             something else.
     """
-    if not path.exists():
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise StudyError(
             f"{path}: is not there; a plan is written when its study is started (snakemake --cores all --configfile "
             f"STUDY.yaml) or by `ssma plan STUDY.yaml --write {path}`, and looked for in the folder that a command is "
             f"called in"
-        )
+        ) from error
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read ({error.strerror})") from error
     record = read_record(path)
     if record.get("kind") != "plan":
         raise StudyError(f"{path}: is a record of kind {record.get('kind')!r}, expected results/<study>/plan.json")
@@ -78,12 +82,12 @@ def named(items: Mapping[str, Any], name: str, kind: str) -> Any:
 
 
 def named_arm(plan: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Returns the arm of an id, or of a part that only one id or label has.
+    """Returns the arm of an id or a label, or of a part that only one id or label has.
 
     Raises:
         StudyError: If no arm fits, or several do.
     """
-    found = [arm for arm in plan["arms"] if arm["id"] == text]
+    found = [arm for arm in plan["arms"] if text in (arm["id"], arm["label"])]
     found = found or [arm for arm in plan["arms"] if text in arm["id"] or text in arm["label"]]
     if len(found) == 1:
         return found[0]

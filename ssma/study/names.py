@@ -5,6 +5,7 @@ from collections import Counter
 
 from ssma.study.config import Study
 from ssma.study.ids import canonical_json, slug
+from ssma.study.settings import GROUPS
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 OWN_PARTS = re.compile(r"(all-)?arms|selection-bias|beside-the-paper|claims|data|provenance|theory(-.*)?|paper-.*")
@@ -31,6 +32,15 @@ def name_errors(study: Study) -> list[str]:
         for name in study.ablations
         if slug(name).lower() in further or OWN_PARTS.fullmatch(slug(name).lower())
     ]
+
+
+def short(key: str) -> str:
+    """Returns a setting's name without its group; an option of a user's class that is called as a setting of network or
+    training keeps it: ``mine.dropout`` is another one than ``model.dropout``.
+    """
+    group, _, field = key.partition(".")
+    taken = group not in GROUPS and any(field in fields.model_fields for fields in GROUPS.values())
+    return key if taken or not field else field
 
 
 def quoted(text: str) -> str:

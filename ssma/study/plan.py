@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
-from ssma.study.classes import class_fingerprint, options_of, set_fingerprint
+from ssma.study.classes import NO_OPTIONS, class_fingerprint, options_of, set_fingerprint
 from ssma.study.combinations import idle_axes, impossible, not_given
 from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
 from ssma.study.datasets import PARTS, Dataset
 from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, slug
-from ssma.study.names import LABEL, name_errors, quoted
+from ssma.study.names import LABEL, name_errors, quoted, short
 from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
 from ssma.study.space import idle_on, idle_settings, table_of
@@ -131,6 +131,8 @@ class _Planner:
         official = all(data.has_official_split for data in study.datasets.values())
         if official and "splits" in study.model_fields_set:
             self.errors.append("splits: must be left out, every data set has an official split")
+        if official and (study.tune.splits or 1) > 1:
+            self.errors.append(f"tune.splits: got {study.tune.splits}, but every data set has one split")
         storage, uri = study.tune.storage, study.track.uri
         self.errors += filter(None, (storage_error(storage), track_error(uri) or one_database(storage, uri)))
         if study.tune.selection == "per_split" and study.tune.splits is not None:
@@ -159,10 +161,9 @@ class _Planner:
         if model is None and group in self.aggregators and field:
             if (known := self.own.get(group)) is not None and field not in known:
                 raise ValueError(f"its class has no such option; {did_you_mean(field, list(known))}")
-            try:
-                return own_option(value)
-            except ValueError as error:
-                raise ValueError(f"{error}, got {value!r}") from error
+            if field in NO_OPTIONS:
+                raise ValueError(f"is no option, as {', '.join(NO_OPTIONS)}; name another class in aggregators")
+            return own_option(value)
         if model is None or field not in model.model_fields:
             raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")
         info = model.model_fields[field]
@@ -216,7 +217,7 @@ class _Planner:
         group, _, field = key.partition(".")
         model = GROUPS.get(group) or AGGREGATORS.get(group)
         if model is not None and field in model.model_fields:
-            return "float" if model.model_fields[field].annotation in (float, float | None) else "int"
+            return "int" if model.model_fields[field].annotation is int else "float"
         return "int" if isinstance(values.low, int) and isinstance(values.high, int) else "float"
 
     def _values(self, path: str, key: str, values: Iterable[Any]) -> list[Any]:
@@ -372,7 +373,7 @@ class _Planner:
         search = arm | used  # a default that is searched over changes nothing
         arm_id = f"{slug(dataset['label'])}-{layer}-{slug(name)}-{digest(search | effort)}"
         told = {key: quoted(value) if isinstance(value, str) else value for key, value in given.items() if key in fixed}
-        shown = " ".join(f"{key.partition('.')[2]}={value}" for key, value in told.items())
+        shown = " ".join(f"{short(key)}={value}" for key, value in told.items())
         label = f"{dataset['label']} / {layer} / {name}" + (f" ({shown})" if shown else "")
         names = {"id": arm_id, "label": label, "dataset": dataset["label"]}
         self.arms.setdefault(arm_id, {**names, **arm, **effort, "fixed": fixed, "search_id": digest(search)})

@@ -10,6 +10,16 @@ from ssma.errors import StudyError
 from ssma.study.ids import canonical_json
 
 SEAL = "seal"
+PLACES = {
+    "arms/*/chosen.json": ("chosen", "arm_id"),
+    "arms/*/evaluation.json": ("evaluation", "arm_id"),
+    "data/*/card.json": ("card", "dataset"),
+    "data/*/sanity.json": ("sanity", "dataset"),
+    "data/*/splits.json": ("splits", "dataset"),
+    "fits/*/*.json": ("fit", "id"),
+    "theory/*.json": ("theory", "id"),
+}
+"""Where records lie in results -> their kind, and the key that has the name of the file or of its folder."""
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -20,7 +30,7 @@ def write_atomic(path: Path, data: bytes) -> None:
     Raises:
         StudyError: If it cannot be written: the disk is full, the folder is read-only, ...
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
@@ -50,23 +60,34 @@ def read_record(path: Path) -> dict[str, Any]:
     """Reads a sealed record.
 
     Raises:
-        StudyError: If the file cannot be read, is not JSON, or was changed after it was sealed.
+        StudyError: If the file cannot be read, is not JSON, was changed after it was sealed, or is another one's copy.
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(record, dict):
+            raise ValueError("no table of keys")
+        if SEAL not in record:
+            raise StudyError(f"{path}: has no seal, so that it is none of the records that are written here")
+        broken = _seal({key: value for key, value in record.items() if key != SEAL}) != record[SEAL]
     except OSError as error:
         raise StudyError(f"{path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        raise StudyError(f"{path}: not a sealed record ({error}); delete it to have it made again") from error
-    if isinstance(record, dict) and SEAL not in record:
-        raise StudyError(f"{path}: has no seal, so that it is none of the records that are written here")
-    try:
-        broken = _seal({key: value for key, value in record.items() if key != SEAL}) != record[SEAL]
-    except (AttributeError, TypeError, ValueError) as error:  # the last: NaN, which is no JSON
+    except (ValueError, RecursionError) as error:  # no JSON, NaN, which is none, or brackets without end
         raise StudyError(f"{path}: not a sealed record ({error}); delete it to have it made again") from error
     if broken:
         raise StudyError(f"{path}: changed after it was sealed; delete it to have it made again")
+    if belongs := foreign(path, record):
+        raise StudyError(f"{path}: holds another record than {belongs}; delete it to have it made again")
     return record
+
+
+def foreign(path: Path, record: dict[str, Any]) -> str | None:
+    """Returns what belongs at a path in results if a record is of something else, as a copy that was put over it."""
+    for place, (kind, key) in PLACES.items():
+        if path.match(place):
+            name = path.stem if key == "id" else path.parent.name
+            if record.get("kind", kind) != kind or record.get(key, name) != name:
+                return f"the {kind} of {name}"
+    return None
 
 
 def _seal(body: dict[str, Any]) -> str:

@@ -226,9 +226,9 @@ def own_option(value: Any) -> Any:
         return {str(key): own_option(item) for key, item in value.items()}
     value = with_exponent(value)
     if not isinstance(value, str | int | float | None):
-        raise ValueError("expected numbers, texts, true, false, null, lists or tables of these")
+        raise ValueError(f"expected numbers, texts, true, false, null, lists or tables of these, got {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("expected finite numbers")
+        raise ValueError(f"expected a finite number, got {value!r}")
     return canonical(value)
 
 

@@ -104,10 +104,14 @@ def one_database(storage: str | None, uri: str | None) -> str | None:
 
     Optuna and MLflow note the version of their tables in the same one, so that either refuses what the other has made.
     """
-    given = (urlsplit(url or "") for url in (storage or os.environ.get(STORAGE_VARIABLE), uri))
-    search, runs = ((url.netloc.rpartition("@")[2].removesuffix(":5432"), url.path, url.query) for url in given)
-    same = search == runs and (uri or "").startswith("postgresql")
-    return "track.uri: is the database of tune.storage; Optuna and MLflow need one each" if same else None
+    storage = storage or os.environ.get(STORAGE_VARIABLE) or "journal"
+    if storage == "journal" or _no_database(storage) or not (uri or "").startswith("postgresql"):
+        return None
+    search, runs = (
+        (url.netloc.rpartition("@")[2].removesuffix(":5432"), url.path, url.query)
+        for url in map(urlsplit, (storage, uri))
+    )
+    return "track.uri: is the database of tune.storage; Optuna and MLflow need one each" if search == runs else None
 
 
 def storage_url(tune: dict[str, Any]) -> str | None:
@@ -128,8 +132,11 @@ def storage_url(tune: dict[str, Any]) -> str | None:
 
 
 def _no_database(storage: str) -> str | None:
-    parts = urlsplit(storage)
-    if parts.scheme == "postgresql":
+    try:
+        scheme, _ = urlsplit(storage).scheme, urlsplit(storage).port
+    except ValueError:  # the host or the port is none; its text may have the password
+        scheme = ""
+    if scheme == "postgresql":
         return None
-    start = f"{parts.scheme}://..." if parts.scheme else "no URL"
+    start = f"{scheme}://..." if scheme else "no URL"
     return f"got {start}, expected journal or postgresql://USER@HOST:PORT/DATABASE"

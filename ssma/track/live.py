@@ -81,7 +81,7 @@ def open_tracker(results: Results, plan: dict[str, Any]) -> LiveTracker | NoTrac
 def unusable(results: Results) -> str | None:
     """Returns why the store was given up in this study, or None."""
     note = _note(results)
-    return note.read_text(encoding="utf-8") if note.exists() else None
+    return note.read_text(encoding="utf-8", errors="replace") if note.exists() else None
 
 
 def try_again(results: Results) -> None:

@@ -9,8 +9,10 @@ from ssma.report.build import build
 from ssma.report.encoding import encode
 from ssma.report.figures import draw, save
 from ssma.report.frame import collect, read_frame, write_frame
+from ssma.report.kept import forget
 from ssma.study.ids import slug
 from ssma.study.lookup import read_plan
+from ssma.study.paths import Results
 from ssma.study.records import write_record
 
 
@@ -183,6 +185,14 @@ def test_numbers_of_several_magnitudes_do_not_hide_each_other(values, scale, pla
     axes = {"training.weight_decay": values}
     encoding = encode({"arms": [], "ablations": {"it": {"axes": axes, "cells": []}}}, "it")
     assert (encoding.scale, list(encoding.places.values())) == (scale, places)
+
+
+def test_a_record_in_the_place_of_a_reports_last_plan_is_named(tmp_path):
+    write_record(tmp_path / "plan.json", {"kind": "card"})
+    with pytest.raises(
+        StudyError, match=r"plan\.json: is a record of kind 'card', expected results/<study>/plan\.json"
+    ):
+        forget(Results(tmp_path))
 
 
 def test_reports_need_no_torch():

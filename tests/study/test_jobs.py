@@ -1,6 +1,7 @@
 """What the workflow puts before each job's command, and which jobs it takes for done."""
 
 import errno
+import json
 import os
 import subprocess
 import threading
@@ -43,7 +44,12 @@ def test_sets_of_texts_have_one_order_in_all_jobs(tmp_path, monkeypatch):
     assert len(orders) == 1 and "Br" in orders.pop()
 
 
-@pytest.mark.parametrize("damage", ["", '{"fits": [{"id": "aa1', "\0\0\0", None])
+FOREIGN = {"kind": "card", "seal": "x"}
+
+
+@pytest.mark.parametrize(
+    "damage", ["", '{"fits": [{"id": "aa1', "\0\0\0", "[1]", '{"fits": []}', json.dumps(FOREIGN), None]
+)
 @pytest.mark.parametrize(("record", "lost"), [("chosen", {"tuned", "evaluated"}), ("evaluation", {"evaluated"})])
 def test_a_record_that_was_cut_short_is_as_good_as_deleted(tmp_path, record, lost, damage):
     results = Results(tmp_path)
@@ -62,6 +68,13 @@ def test_a_record_that_was_cut_short_is_as_good_as_deleted(tmp_path, record, los
         paths[record].write_text(damage)
     forget_lost(results, plan)
     assert {name for name, flag in flags.items() if not flag.exists()} == lost
+
+
+def test_a_record_that_cannot_be_read_is_named(tmp_path):
+    results = Results(tmp_path)
+    results.chosen("arm").mkdir(parents=True)
+    with pytest.raises(StudyError, match=r"arms/arm/chosen\.json: cannot be read \(Is a directory\)"):
+        forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
 
 
 def test_an_evaluation_without_its_fit_is_made_again(tmp_path):

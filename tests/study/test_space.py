@@ -33,6 +33,17 @@ def errors_of(**changes):
     return str(error.value)
 
 
+def test_a_range_is_of_real_numbers_where_the_setting_is_one():
+    space = {"training.max_minutes": {"low": 1, "high": 5}, "training.max_epochs": {"low": 1, "high": 5}}
+    found = arms_of(tune={"space": space})["sum"]["space"]
+    assert {key: dimension["kind"] for key, dimension in found.items()} == {
+        "training.max_minutes": "float",
+        "training.max_epochs": "int",
+    }
+    space = {"training.max_minutes": {"low": 0.5, "high": 5.5}}
+    assert arms_of(tune={"space": space})["sum"]["space"]["training.max_minutes"]["low"] == 0.5
+
+
 def test_configurations_come_in_order_and_once():
     assert list(configurations({"b": [1, 2], "a": ["x", "y"]})) == [
         {"a": "x", "b": 1}, {"a": "x", "b": 2}, {"a": "y", "b": 1}, {"a": "y", "b": 2},

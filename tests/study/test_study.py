@@ -13,6 +13,7 @@ import pytest
 import ssma
 from ssma.cli import main
 from ssma.errors import StudyError
+from ssma.report.labels import point_text, setting
 from ssma.study.classes import class_fingerprint
 from ssma.study.config import Study, did_you_mean, load_study, parse_study
 from ssma.study.cost import _reference, plan_cost
@@ -225,6 +226,23 @@ def test_all_errors_at_once_with_their_path():
         ({"ablations": {"arms": {"axes": {"ssma.kappa": [2]}}}}, "ablations.arms: the report has a part of this name"),
         ({"ablations": {"a": BASE["ablations"]["kappa"], "a-ranks": BASE["ablations"]["kappa"]}}, "ablations.a-ranks: the report has a part of this name"),
         ({"tune": {"space": {"training.lr": {"low": 0.1, "high": 0.1000000000001}}}}, "tune.space.training.lr: low must be below high, got 0.1 and 0.1000000000001"),
+        ({"splits": {"folds": 10**9}}, "splits.folds: Input should be less than or equal to 10000, got 1000000000"),
+        ({"datasets": {"d": {"source": "zinc"}}, "tune": {"splits": 3, "space": {"ssma.kappa": [1, 2]}}}, "tune.splits: got 3, but every data set has one split"),
+        ({"datasets": {"d": {"source": "file", "path": "x" * 300}}}, f"datasets.d.path: {'x' * 300}: cannot be read (File name too long)"),
+        ({"datasets": {"d": {"source": "folder", "path": "x" * 300}}}, f"datasets.d.path: {'x' * 300}: cannot be read (File name too long)"),
+        *(
+            ({"datasets": {"d": {"source": "pyg", "class": "json.JSONDecoder", "arguments": {"year": value}}}}, f"datasets.d.arguments.year: {told}\n")
+            for value, told in (
+                (float("nan"), "expected a finite number, got nan"),
+                ("1e400", "expected a finite number, got inf"),
+                ([date(2024, 1, 2)], "expected numbers, texts, true, false, null, lists or tables of these, got datetime.date(2024, 1, 2)"),
+            )
+        ),
+        *(
+            ({"tune": {"storage": url, "space": {}}}, "tune.storage: got no URL, expected journal or postgresql://")
+            for url in ("", "postgresql://[::1", "postgresql://host:port/database")
+        ),
+        ({"tune": {"space": {"mine.p": {"low": 1, "high": 10**30}}}}, "tune.space.mine.p.high: Input should be less than 9007199254740992, got 1"),
         ({"data": {"mirror": ""}}, "data.mirror: String should have at least 1 character, got ''"),
         ({"datasets": {"d": {"source": "tu", "name": ""}}}, "datasets.d.name: String should have at least 1 character"),
         ({"datasets": {"d": {"source": "folder", "path": ""}}}, "datasets.d.path: String should have at least 1 char"),
@@ -232,22 +250,22 @@ def test_all_errors_at_once_with_their_path():
         *(
             ({"track": {"uri": uri}}, "track.uri: is no address; expected one like sqlite:")
             for uri in (
-                "", "mlruns", "file:///runs", "localhost:5000", "http//host:5000", "sqlite://runs.db", "sqlite:///",
+                "", "https://host:port", "postgresql://host:port/runs", "mlruns", "file:///runs", "localhost:5000", "http//host:5000", "sqlite://runs.db", "sqlite:///",
                 "sqlite:///:memory:", "sqlite+pysqlite://runs.db", "https:///runs",
             )
         ),
         ({"report": {"missing": "ignore"}}, "report.missing: Input should be 'not_testable', 'drop' or 'worst', got 'ignore'"),
         ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'ap', 'auroc' or 'mae', got 'loss'"),
         ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
-        ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: expected finite numbers, got nan"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: expected a finite number, got nan"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, "1", True]}}}, "tune.space.mine.p: 1 and true are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, True, False]}}}, "tune.space.mine.p: 0 and false are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": [date(2024, 1, 2)]}}}, "aggregators.mine.p: expected numbers, texts,"),
-        ({"datasets": {"d": {"source": "pyg", "class": "json.JSONDecoder", "arguments": {"x": [float("inf")]}}}}, "datasets.d.arguments.x: expected finite numbers, got [inf]"),
+        ({"datasets": {"d": {"source": "pyg", "class": "json.JSONDecoder", "arguments": {"x": [float("inf")]}}}}, "datasets.d.arguments.x: expected a finite number, got inf"),
     ],
 )  # fmt: skip
 def test_wrong_inputs_are_named(changes, message):
-    assert message in errors_of(**changes)
+    assert message in errors_of(**changes) + "\n"
 
 
 NODES = {"n": {"source": "synthetic", "task": "node_classification"}}
@@ -375,6 +393,21 @@ def test_numbers_and_texts_have_labels_of_their_own():
     assert labels == ["(p=1)", '(p="1")', "(p=True)", '(p="True")', "(p=plain)", '(p="a b=c")']
 
 
+def test_an_option_that_is_called_as_a_setting_of_the_network_has_a_label_of_its_own():
+    ablations = {
+        "own": {"axes": {"mine.dropout": [0.5], "mine.p": [2]}},
+        "network": {"axes": {"model.dropout": [0.5]}, "fixed": {"aggregator": "mine"}},
+    }
+    own = {"mine": {"class": "json.JSONDecoder"}}
+    plan = plan_of(aggregators=own, ablations=ablations, tune={}, datasets={"d": {"source": "tu"}}, layers=["gcn"])
+    shown = [arm["label"].removeprefix("d / gcn / mine ") for arm in plan["arms"]]
+    assert shown == ["(mine.dropout=0.5 p=2)", "(dropout=0.5)"]
+    points = [cell["point"] for ablation in plan["ablations"].values() for cell in ablation["cells"]]
+    assert [point_text(point) for point in points] == ["mine.dropout=0.5, p=2", "dropout=0.5"]
+    named = [setting(key) for key in ("mine.dropout", "model.dropout", "mine.p", "ssma.slots_from", "aggregator")]
+    assert named == ["mine.dropout", "dropout", "p", "slots from", "aggregator"]
+
+
 def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text("raise RuntimeError('imported')\n")
@@ -473,6 +506,15 @@ class Needy:
     def __init__(self, in_channels, heads, gain, limit=2, *, shift):
         pass
 """
+
+
+@pytest.mark.parametrize("option", ["in_channels", "heads", "self", "class"])
+def test_what_no_class_can_be_given_is_refused_where_it_takes_any_keyword(option):
+    """An axis of classes would train one class under the names of all."""
+    own = {"aggregators": {"mine": {"class": "json.JSONDecoder"}}}
+    told = "is no option, as in_channels, heads, self, class; name another class in aggregators"
+    message = errors_of(**own, ablations={"a": {"axes": {f"mine.{option}": [1, 2]}}})
+    assert f"ablations.a.axes.mine.{option}: {told}" in message
 
 
 def test_an_option_without_a_default_has_to_be_given(tmp_path, monkeypatch):
@@ -598,6 +640,37 @@ def test_records_are_sealed(tmp_path):
         write_record(path, {"value": float("inf")})
 
 
+@pytest.mark.parametrize("text", ["[1]", "null", '"x"', "[" * 100_000])
+def test_a_file_that_is_no_table_is_no_record(tmp_path, text):
+    path = tmp_path / "record.json"
+    path.write_text(text)
+    with pytest.raises(StudyError, match=r"record\.json: not a sealed record \((no table of keys|maximum recursion)"):
+        read_record(path)
+
+
+def test_a_record_that_was_copied_over_another_is_refused(tmp_path):
+    """Numbers of one arm would else stand as those of another."""
+    results = Results(tmp_path)
+    arm, fit = {"kind": "chosen", "arm_id": "a"}, {"kind": "fit", "id": "aa1"}
+    wrong = [
+        (results.chosen("b"), arm, "the chosen of b"),
+        (results.evaluation("a"), arm, "the evaluation of a"),
+        (results.fit("aa2"), fit, "the fit of aa2"),
+        (results.theory("growth-1"), {"kind": "theory", "id": "mixing-1"}, "the theory of growth-1"),
+        (results.data("d") / "card.json", {"kind": "splits", "dataset": "d"}, "the card of d"),
+        (results.data("d") / "splits.json", {"kind": "splits", "dataset": "e"}, "the splits of d"),
+        (results.data("d") / "sanity.json", {"kind": "card", "dataset": "d"}, "the sanity of d"),
+    ]
+    for path, record, belongs in wrong:
+        write_record(path, record)
+        with pytest.raises(StudyError) as caught:
+            read_record(path)
+        assert str(caught.value) == f"{path}: holds another record than {belongs}; delete it to have it made again"
+    for path, record in ((results.chosen("a"), arm), (results.fit("aa1"), fit)):
+        write_record(path, record)
+        assert read_record(path).items() >= record.items()
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_record_that_cannot_be_written_is_one_line_and_leaves_nothing_behind(tmp_path, monkeypatch, capsys, number):
     path = tmp_path / "record.json"
@@ -634,12 +707,23 @@ def test_the_code_fingerprint_is_blind_to_comments_only(tmp_path, monkeypatch):
     code_fingerprint.cache_clear()
 
 
+def test_arguments_of_a_data_set_class_are_read_as_options_of_an_aggregator_are():
+    arguments = {"rates": [1, "1e-3"], "table": {"size": "2E2"}, "name": "1e", "part": 2.0}
+    spec = plan_of(datasets={"d": {"source": "pyg", "class": "json.JSONDecoder", "arguments": arguments}})["datasets"][
+        "d"
+    ]["spec"]
+    assert spec["arguments"] == {"rates": [1, 0.001], "table": {"size": 200}, "name": "1e", "part": 2}
+
+
 def test_an_arm_is_found_by_a_part_of_its_name():
     plan = plan_of()
     with pytest.raises(StudyError, match="several arms have 'ssma'"):
         named_arm(plan, "ssma")
     with pytest.raises(StudyError, match="no arm has 'nothing'"):
         named_arm(plan, "nothing")
+    label = "MUTAG / gcn / ssma"  # with which others begin
+    assert sum(label in arm["label"] for arm in plan["arms"]) == 5
+    assert named_arm(plan, label)["label"] == label
 
 
 def test_a_class_is_the_same_to_every_python(tmp_path, monkeypatch):

@@ -3,8 +3,9 @@
 import pytest
 
 from ssma.errors import StudyError
-from ssma.study.config import from_command_line, parse_study, read_study
+from ssma.study.config import parse_study
 from ssma.study.plan import make_plan
+from ssma.study.reading import from_command_line, read_study
 
 
 def read(tmp_path, text):
@@ -25,6 +26,14 @@ def read(tmp_path, text):
         ("datasets: {007: {}}", "'007' is read as 7"),
         ("datasets: {12: {}}", "the key '12' is read as 12; quote it"),
         ("datasets: {a: {}, b: {}, a: {}}", "the key 'a' stands twice"),
+        ("seed: !!int x", "'x' is no int; quote it if it is a text"),
+        ("seed: !!float x", "'x' is no float"),
+        ("seed: !!bool maybe", "'maybe' is no bool"),
+        ("seed: !!int ''", "'' is no int"),
+        ("seed: 0x_", "'0x_' is no int"),
+        (f"seed: {'9' * 5000}", f"'{'9' * 50}' is no int"),
+        ("seed: !!null x", "'x' is read as null; write null if you mean it, else quote it"),
+        ("layers: !!set {gcn, gin}", "could not determine a constructor for the tag 'tag:yaml.org,2002:set'"),
     ],
 )
 def test_what_yaml_would_change_is_refused_with_its_line(tmp_path, text, said):
@@ -32,6 +41,20 @@ def test_what_yaml_would_change_is_refused_with_its_line(tmp_path, text, said):
         read(tmp_path, f"study: s\n{text}\n")
     assert said in str(caught.value)
     assert "line 2" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ablations: &a {x: {axes: {mine.p: [*a]}}}", "Circular reference detected"),
+        (f"x: {'[' * 3000}", "maximum recursion depth exceeded"),
+        (r'title: "\U00110000"', "chr() arg not in range(0x110000)"),
+    ],
+)
+def test_a_file_that_yaml_fails_at_is_refused(tmp_path, text, said):
+    with pytest.raises(StudyError) as caught:
+        read(tmp_path, text)
+    assert f"study.yaml: cannot be read as a study file: {said}" in str(caught.value)
 
 
 def test_plain_values_stay_what_they_are(tmp_path):
@@ -151,8 +174,12 @@ def test_a_long_name_of_a_study_is_refused():
 @pytest.mark.parametrize("key", ["datasets", "layers"])
 def test_an_ablation_of_nothing_is_refused(key):
     """An empty list would else mean all of them."""
-    with pytest.raises(StudyError, match=rf"ablations\.a\.{key}: expected at least 1, got"):
-        parse_study(STUDY | {"ablations": {"a": STUDY["ablations"]["a"] | {key: []}}})
+    for nothing, told in (
+        ([], "expected at least 1, got"),
+        (None, "is empty; fill it in, or leave it out to have all"),
+    ):
+        with pytest.raises(StudyError, match=rf"1 error in the study file:\n  - ablations\.a\.{key}: {told}"):
+            parse_study(STUDY | {"ablations": {"a": STUDY["ablations"]["a"] | {key: nothing}}})
 
 
 def test_a_text_that_no_file_could_hold_is_refused_before_anything_trains():

@@ -7,7 +7,7 @@ from snakemake.utils import update_config
 sys.path.insert(0, str(workflow.basedir))
 
 from ssma.errors import StudyError
-from ssma.study.config import from_command_line, parse_study, read_study
+from ssma.study.config import parse_study
 from ssma.study.cost import describe, plan_cost
 from ssma.study.ids import code_fingerprint, digest
 from ssma.study.jobs import (
@@ -20,6 +20,7 @@ from ssma.study.jobs import (
 from ssma.study.part import arms_of, part
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
+from ssma.study.reading import from_command_line, read_study
 from ssma.study.records import write_record
 
 try:
@@ -28,7 +29,14 @@ try:
     update_config(config, from_command_line(workflow.config_settings.config))
     PLAN = make_plan(parse_study(config))
     if workflow.is_main_process:
+        results = Results(Path("results", PLAN["study"]))
         free_dead_locks(Path(".snakemake"), PLAN["study"])
+        forget_lost(results, PLAN)
+        forget_outdated(results, PLAN, Path(".snakemake"))
+        cores = (
+            workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
+        )
+        logger.info(describe(plan_cost(PLAN, results), cores))
 except StudyError as error:
     raise WorkflowError(str(error))
 
@@ -55,13 +63,6 @@ THEORY = Planned(
 GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
 
 shell.prefix(prepare_jobs(Path(workflow.basedir)))
-
-if workflow.is_main_process:
-    forget_lost(Results(Path(RESULTS)), PLAN)
-    forget_outdated(Results(Path(RESULTS)), PLAN, Path(".snakemake"))
-    cores = workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
-    logger.info(describe(plan_cost(PLAN, Results(Path(RESULTS))), cores))
-
 
 wildcard_constraints:
     arm="[A-Za-z0-9.-]+",
