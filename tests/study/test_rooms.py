@@ -23,7 +23,7 @@ MAY_IMPORT = {
 }
 NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
-STANDARD = set("collections dataclasses functools importlib inspect itertools math numbers threading typing".split())
+STANDARD = set(["collections", "dataclasses", "functools", "importlib", "inspect", "itertools", "math", "numbers", "threading", "typing"])
 
 
 def imports_of(path):
