@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.kept import split_sizes
-from ssma.report.labels import listing
+from ssma.report.labels import counted, listing
 from ssma.report.table import Cell, Table, table_id
 from ssma.report.theory import Shown
 from ssma.report.words import Words
@@ -135,7 +135,10 @@ def _counts(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     evaluated = frame[frame["stage"] == "evaluate"]
     ok = int((evaluated["status"] == "ok").sum())
     fits = frame["fit"].nunique()
-    return f"{len(plan['arms'])} arms; {ok} of {len(evaluated)} planned evaluation fits are ok; {fits} fits in all."
+    return (
+        f"{counted(len(plan['arms']), 'arm')}; {ok} of {len(evaluated)} planned evaluation fits are ok; "
+        f"{counted(fits, 'fit')} in all."
+    )
 
 
 def _provenance(frame: "pandas.DataFrame") -> list[tuple[str, str]]:
@@ -151,7 +154,8 @@ def _provenance(frame: "pandas.DataFrame") -> list[tuple[str, str]]:
         ("Threads", "threads"),
     ):
         counts = made[column].dropna().value_counts()
-        facts.append((title, listing((f"{value} ({count} fits)" for value, count in counts.items()), 6) or "unknown"))
+        named = (f"{value} ({counted(count, 'fit')})" for value, count in counts.items())
+        facts.append((title, listing(named, 6) or "unknown"))
     if "compiled" in made:
-        facts.append(("Compiled", f"{made['compiled'].sum()} fits"))
+        facts.append(("Compiled", counted(int(made["compiled"].sum()), "fit")))
     return facts

@@ -120,7 +120,9 @@ def _count(number: int, word: str) -> str:
 def duration(seconds: float) -> str:
     """Returns seconds as text, in seconds, minutes or hours."""
     minutes, hours = seconds / 60, seconds / 3600
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if hours < 2 else f"{hours:.1f} h"
+    if hours >= 2:
+        return f"{hours:.1f} h" if hours < 100 else f"{hours:,.0f} h"
+    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min"
 
 
 def _seconds_of_fits(results: Results) -> dict[tuple[str, str, str], list[float]]:

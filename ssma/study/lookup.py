@@ -56,18 +56,20 @@ def named(items: Mapping[str, Any], name: str, kind: str) -> Any:
 
 
 def named_arm(plan: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Returns the arm of an id, or of a part that only one id or label has.
+    """Returns the arm of an id or label, or of a part that only one id or label has.
 
     Raises:
         StudyError: If no arm fits, or several do.
     """
-    found = [arm for arm in plan["arms"] if arm["id"] == text]
+    found = [arm for arm in plan["arms"] if text in (arm["id"], arm["label"])]
     found = found or [arm for arm in plan["arms"] if text in arm["id"] or text in arm["label"]]
     if len(found) == 1:
         return found[0]
-    ids = [arm["id"] for arm in found or plan["arms"]]
-    shown = ", ".join(ids[:8]) + (f" and {len(ids) - 8} more" if len(ids) > 8 else "")
-    raise StudyError(f"{'several arms have' if found else 'no arm has'} '{text}' in id or label: {shown}")
+    names = [f"{arm['id']} ({arm['label']})" for arm in found or plan["arms"]]
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    raise StudyError(
+        f"{'several arms have' if found else 'no arm has'} '{text}' in id or label; give the id of one: {shown}"
+    )
 
 
 def unprepared(plan: Mapping[str, Any], results: Results) -> Iterator[str]:

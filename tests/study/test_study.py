@@ -629,8 +629,13 @@ def test_the_code_fingerprint_is_blind_to_comments_only(tmp_path, monkeypatch):
 
 def test_an_arm_is_found_by_a_part_of_its_name():
     plan = plan_of()
-    with pytest.raises(StudyError, match="several arms have 'ssma'"):
+    with pytest.raises(StudyError) as told:
         named_arm(plan, "ssma")
+    arms = [arm for arm in plan["arms"] if arm["aggregator"] == "ssma"]
+    first = f"give the id of one: {arms[0]['id']} ({arms[0]['label']}), "
+    assert str(told.value).startswith(f"several arms have 'ssma' in id or label; {first}")
+    arms[0]["label"] = "MUTAG / gcn / ssma"  # the beginning of other labels
+    assert named_arm(plan, "MUTAG / gcn / ssma") is arms[0]
     with pytest.raises(StudyError, match="no arm has 'nothing'"):
         named_arm(plan, "nothing")
 
