@@ -186,7 +186,7 @@ def test_arms_below_the_floor_are_counted(selection):
     accuracy = Metric("accuracy", "maximize")
     none = {"a": Floor("a", "MUTAG", "MUTAG / gcn / sum", "majority class", Difference("no fits to pair", accuracy))}
     said = words(read_plan(selection.plan), "selection", collect(selection), RATIOS, none)
-    assert said.summary.endswith(" Not shown to beat “majority class”: 1 of 1 arm, 1 of them not testable (§).")
+    assert said.summary.endswith(" Not shown to beat “majority class”: 1 of 1 arm, of them 1 not testable (§).")
 
 
 def test_small_errors_keep_their_digits():
