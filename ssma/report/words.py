@@ -168,7 +168,7 @@ def _place(reader: _Reader, dataset: str, layer: str, arms: dict[str, Point], ru
     row = reader.summary.loc[best]
     count = counted(row["n"], "fit") if reader.whole(best) else f"{row['n']} of {row['planned']} fits"
     of = f"of {counted(len(run), 'setting')}" + (
-        f" ({len(arms) - len(run)} have no result)" if len(run) < len(arms) else ""
+        f" ({len(arms) - len(run)} without a result)" if len(run) < len(arms) else ""
     )
     text = f"{dataset}, {layer}: {of} the best is {point_text(arms[best])}, "
     text += f"{metric.title} {metric.spread(row['mean'], row['std'])} ({count})"
