@@ -18,7 +18,7 @@ from ssma.errors import STOPPED, StudyError
 from ssma.study.config import Study, load_study
 from ssma.study.cost import describe, duration, plan_cost, usable_cores
 from ssma.study.locks import exclusive
-from ssma.study.lookup import named, named_arm, open_results, read_plan, unprepared
+from ssma.study.lookup import named, named_arm, open_results, plan_of, read_plan, unprepared
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import read_record, write_record
@@ -156,7 +156,7 @@ def _share(text: str) -> float:
 def _plan_path(text: str) -> Path:
     """Returns the path of a plan; of a study file, where the workflow puts it."""
     path = Path(text)
-    return Path("results", load_study(path).study, "plan.json") if path.suffix.lower() in (".yaml", ".yml") else path
+    return plan_of(path) if path.suffix.lower() in (".yaml", ".yml") else path
 
 
 def _plan(options: argparse.Namespace) -> int:

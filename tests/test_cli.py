@@ -133,6 +133,25 @@ def test_one_job_at_a_time_prepares_a_data_set(tmp_path, monkeypatch, capsys):
     assert not list(tmp_path.rglob("prepare.lock"))
 
 
+def test_a_study_file_that_was_changed_since_its_plan_is_told(tmp_path, monkeypatch, capsys, caplog):
+    monkeypatch.chdir(tmp_path)
+    study = {
+        "study": "s",
+        "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
+        "layers": ["gcn"],
+        "ablations": {"a": {"axes": {"aggregator": ["sum", "mean"]}}},
+    }
+    Path("study.yaml").write_text(json.dumps(study))
+    assert main(["plan", "study.yaml", "--write", "results/s/plan.json"]) == 0
+    assert main(["status", "study.yaml"]) == 0
+    assert not caplog.records
+    Path("study.yaml").write_text(json.dumps(study | {"layers": ["gcn", "gin"]}))
+    assert main(["status", "study.yaml"]) == 0
+    assert "s: 0 of 2 arms have a result" in capsys.readouterr().out
+    (told,) = caplog.messages
+    assert told.startswith("study.yaml says something else than when its study was last started")
+
+
 def test_status_tells_why_a_data_set_is_not_prepared(tmp_path, capsys):
     study = {
         "study": "s",

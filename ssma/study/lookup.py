@@ -1,13 +1,16 @@
 """Reading a plan, and finding things of it by name, with an error that helps."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ssma.errors import StudyError
-from ssma.study.config import did_you_mean
+from ssma.study.config import did_you_mean, load_study
 from ssma.study.paths import Results
 from ssma.study.records import read_record
+
+log = logging.getLogger("ssma")
 
 
 def read_plan(path: Path) -> dict[str, Any]:
@@ -27,6 +30,23 @@ def read_plan(path: Path) -> dict[str, Any]:
     if record.get("kind") != "plan":
         raise StudyError(f"{path}: is a record of kind {record.get('kind')!r}, expected results/<study>/plan.json")
     return record
+
+
+def plan_of(path: Path) -> Path:
+    """Returns where the workflow puts the plan of a study file, and warns if the one that is there is of another.
+
+    Raises:
+        StudyError: If the study file or that plan cannot be read.
+    """
+    study = load_study(path)
+    place = Path("results", study.study, "plan.json")
+    if place.exists() and read_plan(place)["config"] != study.model_dump(mode="json"):
+        log.warning(
+            "%s says something else than when its study was last started (or --config did); this is of the plan made "
+            "then, %s, until the study is started again",
+            path, place,
+        )  # fmt: skip
+    return place
 
 
 def open_results(path: Path) -> tuple[dict[str, Any], Results]:
