@@ -196,3 +196,8 @@ def test_small_errors_keep_their_digits():
     assert mae.spread(-0.8614, 8.72e-4, signed=True) == "−0.8614 ± 0.0009"
     assert mae.spread(0.25, math.nan, signed=True) == "+0.2500"
     assert Metric("accuracy", "maximize").spread(1e-4, 2e-4) == "0.0 ± 0.0"
+
+
+def test_metrics_are_called_as_in_the_docs():
+    titles = [Metric(name, "maximize").title for name in ("accuracy", "ap", "auroc", "mae")]
+    assert titles == ["accuracy in %", "AP in %", "AUROC", "MAE"]
