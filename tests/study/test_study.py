@@ -15,7 +15,7 @@ from ssma.cli import main
 from ssma.errors import StudyError
 from ssma.study.classes import class_fingerprint
 from ssma.study.config import Study, did_you_mean, load_study, parse_study
-from ssma.study.cost import _reference, plan_cost
+from ssma.study.cost import Cost, _reference, describe, plan_cost
 from ssma.study.ids import canonical_json, code_fingerprint, digest, seed_from
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
@@ -533,6 +533,13 @@ def test_a_plan_costs_what_its_arms_cost(tmp_path):
     assert cost.fits == cost.trials * 3 + 24 * 10
     assert cost.unknown == ()
     assert plan_cost(plan_of(datasets={"x": {"source": "tu"}}), Results(tmp_path)).unknown == ("x",)
+
+
+def test_an_estimate_says_what_it_rests_on():
+    fits, steps = "by fits of their data set, layer and aggregator", "by reference steps up to the epoch cap"
+    for measured, told in ((0, steps), (2, f"2 of 3 {fits}, the others {steps}"), (3, fits)):
+        cost = Cost(3, 4, 12, 72e6, measured, (), {}, 0)
+        assert describe(cost, 2) == f"3 arms, 4 trials, 12 fits\nabout 10,000 h in all on 2 cores ({told})"
 
 
 @pytest.mark.parametrize(
