@@ -257,7 +257,7 @@ def test_a_text_that_is_too_long_for_a_file_is_looked_for_among_arms(tmp_path, c
     assert main(["plan", str(ROOT / "config.yaml"), "--write", str(plan)]) == 0
     for command in ("show", "rerun"):
         assert main([command, str(plan), "x" * 300]) == 2
-        assert f"no arm has '{'x' * 300}' in id or label: " in capsys.readouterr().err
+        assert f"no arm has '{'x' * 300}' in id or label; give the id of one: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "1.5", "\u00b2", "9" * 30, "9" * 5000])

@@ -51,7 +51,10 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
             f"holds layers, give each layer"
         )
     if type(inner).aggregate is not MessagePassing.aggregate or isinstance(inner, FusedGATConv):
-        raise TypeError(f"use_aggregation got {type(inner).__name__}, which aggregates in its own way and ignores aggr")
+        raise TypeError(
+            f"use_aggregation got {type(inner).__name__}, which aggregates in its own way and ignores aggr; use a "
+            f"layer whose messages PyG aggregates, which has no aggregate() of its own"
+        )
     if isinstance(inner.aggr_module, DegreeScalerAggregation | MultiAggregation):
         if all(module is not aggr for module in inner.aggr_module.modules()):
             raise ValueError(f"{type(inner).__name__} mixes aggregations: build it with aggregators=[..., aggr]")

@@ -115,6 +115,20 @@ def lost_digits(what: str, values: Tensor) -> list[str]:
     return [told] if found else []
 
 
+def far_targets(loaded: Loaded) -> list[str]:
+    """Returns a note on targets whose mean is more than ten standard deviations from 0; so it is with energies."""
+    found = []
+    for number, column in enumerate(loaded.graphs.y.unbind(dim=1) if loaded.task == "regression" else ()):
+        known = column[~column.isnan()].double()
+        if known.unique().numel() > 1 and (away := float(known.mean().abs() / known.std())) > 10:
+            found.append(f"{away:.3g} in column {number}")
+    told = (
+        f"y: learned as it is, and its mean is many standard deviations from 0: {', '.join(found)}; subtract it, or "
+        "fits spend their steps on it"
+    )
+    return [told] if found else []
+
+
 def edge_notes(graphs: Graphs) -> list[str]:
     """Returns a note if there is no edge, or edges without one that leads back, that are repeated, or self-loops."""
     if not graphs.num_edges:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import report_options
-from ssma.report.labels import counted, metrics_of
+from ssma.report.labels import counted, listing, metrics_of
 from ssma.report.layout import lay_out
 from ssma.report.paired import (
     UNTESTED,
@@ -44,6 +44,11 @@ class Floor:
     def above(self) -> bool:
         """Says whether the arm is better than the predictor at a Holm-adjusted p under 0.05."""
         return self.difference.holds and self.difference.side == "better"
+
+    @property
+    def worse(self) -> bool:
+        """Says whether the arm is worse than the predictor at such a p."""
+        return self.difference.holds and self.difference.side == "worse"
 
 
 def floors(
@@ -119,7 +124,7 @@ def floor_table(plan: dict[str, Any], ablation: str, found: dict[str, Floor]) ->
     caption = (
         f"{lay_out(plan, ablation).title}: each arm against the best predictor of its data set that looks at no graph, "
         "paired by split. Columns as in the paired comparison: the 95% interval is not adjusted, p (Holm) is over the "
-        f"{tests_of(one.difference for one in found.values())} of this table. Better: at p (Holm) < {ALPHA}. "
+        f"{tests_of(one.difference for one in found.values())} of this table. Better, worse: at p (Holm) < {ALPHA}. "
         f"{missing_text(report_options(plan))}"
     )
     return Table(f"{ablation}-sanity", caption, COLUMNS, [_row(one) for one in found.values()], grouped=True)
@@ -132,7 +137,7 @@ def _row(one: Floor) -> list[Cell]:
     shown = difference_cell(difference.found, difference.metric, one.arm)
     if difference.p is None:
         return [*head, shown, Cell(str(difference.t)), *[Cell("–")] * 4]
-    told = "yes" if one.above else "not shown"
+    told = "yes" if one.above else "no, worse" if one.worse else "not shown"
     return [*head, shown, *map(Cell, (*t_texts(difference), *p_texts(difference), told))]
 
 
@@ -150,10 +155,11 @@ def floor_notes(found: dict[str, Floor]) -> list[str]:
 
 
 def below_text(found: dict[str, Floor]) -> str:
-    """Returns "Not shown to beat “majority class”: 10 of 18 arms, 1 of them not testable"."""
+    """Returns "Not shown to beat “majority class”: 10 of 18 arms, of them 3 worse, 1 not testable"."""
     below = [one for one in found.values() if not one.above]
     names = sorted({one.predictor for one in found.values()})
-    untested = sum(one.difference.p is None for one in below)
+    counts = {"worse": sum(one.worse for one in below), UNTESTED: sum(one.difference.p is None for one in below)}
+    of_them = listing(f"{count} {what}" for what, count in counts.items() if count)
     text = f"Not shown to beat {f'“{names[0]}”' if len(names) == 1 else 'a predictor that looks at no graph'}: "
     text += f"{len(below)} of {counted(len(found), 'arm')}"
-    return text + (f", {untested} of them {UNTESTED}" if untested else "")
+    return text + (f", of them {of_them}" if of_them else "")

@@ -11,6 +11,7 @@ from ssma.report.theory import Shown
 from ssma.report.words import Words
 from ssma.study.paths import Results
 from ssma.study.records import read_record
+from ssma.study.settings import ONLY_FOR_LAYERS
 
 if TYPE_CHECKING:
     import pandas
@@ -102,6 +103,10 @@ def data_cards(results: Results, plan: dict[str, Any]) -> Table:
             facts = _card(card)
             facts.insert(-1, _how_split(splits))
             notes += [f"{label}: {note}." for note in card["notes"]]
+            layers = dict.fromkeys(arm["layer"] for arm in plan["arms"] if arm["dataset"] == label)
+            without = [layer for layer in layers if layer not in ONLY_FOR_LAYERS["edge_features"]]
+            if card.get("edge_attr") and without:
+                notes.append(f"{label}: its edge features are not used in {listing(without, len(without))}.")
         else:
             facts = ["not prepared", *[""] * 9]
         rows.append([Cell(label), *map(Cell, facts)])

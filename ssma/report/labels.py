@@ -24,7 +24,7 @@ NAMES = {
     "ssma.learn_affine": "learned affine map",
     "ssma.selection": "neighbour selection",
 }
-METRIC_NAMES = {"mae": "MAE", "ap": "AP"}
+METRIC_NAMES = {"mae": "MAE", "ap": "AP", "auroc": "AUROC"}
 IN_PERCENT = ("accuracy", "ap")
 SMALL = 1e-3  # errors below it lose their digits in four decimals
 

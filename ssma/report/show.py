@@ -29,7 +29,9 @@ def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], wr
     fits = {fit["id"]: _read(results, written, fit["id"]) for fit in (evaluation or {}).get("fits", [])}
     lines = [arm["label"], *_pairs({"arm": arm["id"], "result version": plan["result_version"]}), ""]
     lines += ["data", *_pairs(_data(results, written, plan["datasets"][arm["dataset"]], arm), "  "), ""]
-    lines += ["settings", *_pairs(flat(arm["settings"], arm["aggregator"]), "  "), ""]
+    settings = flat(arm["settings"], arm["aggregator"])
+    fixed = {key: value for key, value in settings.items() if key not in arm["space"]}  # a default that no fit has
+    lines += ["settings", *_pairs(fixed, "  "), ""]
     lines += ["search", *_pairs(_search(written, arm, chosen), "  "), ""]
     lines += [f"evaluation splits {spans(arm['splits'])}", *_evaluation(written, evaluation, fits), ""]
     lines += ["made by", *_pairs(_made_by([fit for fit, _ in fits.values() if fit]), "  "), ""]

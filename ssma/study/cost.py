@@ -99,18 +99,23 @@ def describe(cost: Cost, cores: int) -> str:
     """
     cores = min(cores, cost.arms + len(cost.theory))
     left_out = f", not counting {', '.join(cost.unknown)} (size unknown until prepared)" if cost.unknown else ""
-    basis = (
-        f"{cost.measured} of {cost.arms} arms by fits of their data set, layer and aggregator, the others by "
-        "reference steps up to the epoch cap"
-    )
+    by_fits, by_steps = "by fits of their data set, layer and aggregator", "by reference steps up to the epoch cap"
+    basis = _basis(cost.measured, cost.arms, by_fits, by_steps)
     counts = ", ".join(_count(*pair) for pair in ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))
     text = f"{counts}\nabout {duration(cost.seconds / cores)} in all on {_count(cores, 'core')}{left_out} ({basis})"
     if not cost.theory:
         return text
     number = len(cost.theory)
     alone = duration(sum(cost.theory.values()) / min(cores, number))
-    told = f"{cost.theory_measured} of {number} by their own records, the others by reference steps"
+    told = _basis(cost.theory_measured, number, "by their own records", "by reference steps")
     return f"{text}\nof it about {alone} for {_count(number, 'theory experiment')} ({told})"
+
+
+def _basis(measured: int, number: int, records: str, otherwise: str) -> str:
+    """Returns what an estimate rests on: records of so many, something else of the others."""
+    if measured in (0, number):
+        return records if measured else otherwise
+    return f"{measured} of {number} {records}, the others {otherwise}"
 
 
 def _count(number: int, word: str) -> str:
@@ -120,7 +125,9 @@ def _count(number: int, word: str) -> str:
 def duration(seconds: float) -> str:
     """Returns seconds as text, in seconds, minutes or hours."""
     minutes, hours = seconds / 60, seconds / 3600
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if hours < 2 else f"{hours:.1f} h"
+    if hours >= 2:
+        return f"{hours:.1f} h" if hours < 100 else f"{hours:,.0f} h"
+    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min"
 
 
 def _seconds_of_fits(results: Results) -> dict[tuple[str, str, str], list[float]]:

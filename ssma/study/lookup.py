@@ -91,9 +91,11 @@ def named_arm(plan: Mapping[str, Any], text: str) -> dict[str, Any]:
     found = found or [arm for arm in plan["arms"] if text in arm["id"] or text in arm["label"]]
     if len(found) == 1:
         return found[0]
-    ids = [arm["id"] for arm in found or plan["arms"]]
-    shown = ", ".join(ids[:8]) + (f" and {len(ids) - 8} more" if len(ids) > 8 else "")
-    raise StudyError(f"{'several arms have' if found else 'no arm has'} '{text}' in id or label: {shown}")
+    names = [f"{arm['id']} ({arm['label']})" for arm in found or plan["arms"]]
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    raise StudyError(
+        f"{'several arms have' if found else 'no arm has'} '{text}' in id or label; give the id of one: {shown}"
+    )
 
 
 def unprepared(plan: Mapping[str, Any], results: Results) -> Iterator[str]:

@@ -248,7 +248,7 @@ class _Planner:
         key = "class" if spec["source"] == "pyg" else "path"
         try:
             if key == "path":
-                return data_fingerprint(Path(spec[key]))
+                return data_fingerprint(Path(spec[key]).absolute())  # which says where it was looked for
             return set_fingerprint(spec["class"], spec["arguments"])
         except ValueError as error:
             self.errors.append(f"datasets.{label}.{key}: {error}")

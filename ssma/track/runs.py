@@ -155,7 +155,7 @@ def fit_run(arm: dict[str, Any], split: int, repeat: int, fit: dict[str, Any]) -
     tags |= {"status": fit["status"], "reason": fit["reason"]}
     return _child(
         key=f"fit:{arm['id']}:{split}:{repeat}",
-        name=f"split {split} seed {repeat}",
+        name=f"split {split} repeat {repeat}",
         status=fit["status"],
         tags=("fit", arm, tags),
         params=flatten(spec["settings"], spec["aggregator"]),

@@ -841,6 +841,17 @@ def test_codes_that_are_never_trained_are_noted(tmp_path):
     assert not any(note.startswith("x:") for note in notes(lambda x: torch.zeros(3, 1)))
 
 
+def test_targets_far_from_0_are_noted(tmp_path):
+    near, far, same = [-1.0, 1.0, NAN] * 3, [-99.0, -101.0, -103.0] * 3, [7.5] * 9
+    rows = torch.tensor([near, far, same]).t()
+    torch.save([graph(number, row.unsqueeze(0)) for number, row in enumerate(rows)], tmp_path / "g.pt")
+    found = [note for note in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"] if note[:2] == "y:"]
+    assert found == [  # 101 / sqrt(3)
+        "y: learned as it is, and its mean is many standard deviations from 0: 58.3 in column 1; subtract it, or fits "
+        "spend their steps on it"
+    ]
+
+
 def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):
     torch.save([graph(number, [1, 2, 7][min(number // 4, 2)]) for number in range(10)], tmp_path / "g.pt")
     stratified = entry(tmp_path / "g.pt") | {"splits": {"scheme": "stratified", "folds": 3, "seed": 0}}

@@ -18,7 +18,7 @@ def test_the_page_says_how_each_data_set_was_split(tmp_path):
     for label, record in splits.items():
         write_record(results.data(label) / "card.json", CARD)
         write_record(results.data(label) / "splits.json", record)
-    plan = {"datasets": {label: {"id": label} for label in [*splits, "later"]}}
+    plan = {"datasets": {label: {"id": label} for label in [*splits, "later"]}, "arms": []}
     table = data_cards(results, plan)
     column = table.columns.index("splits")
     shown = {row[0].text: row[column].text for row in table.rows}
@@ -37,5 +37,15 @@ def test_large_graphs_have_all_their_digits(tmp_path):
         "in_degree": {"mean": 50.5, "max": 1_234_567},
     }
     write_record(results.data("products") / "card.json", CARD | sizes)
-    (row,) = data_cards(results, {"datasets": {"products": {"id": "products"}}}).rows
+    (row,) = data_cards(results, {"datasets": {"products": {"id": "products"}}, "arms": []}).rows
     assert [cell.text for cell in row][4] == "2449029.0 (2449029–2449029)" and row[6].text == "50.50, 1234567"
+
+
+def test_the_page_names_layers_that_see_no_edge_features(tmp_path):
+    results = Results(tmp_path)
+    labels = {"with": {"kind": "continuous", "width": 2}, "without": None}
+    for label, edge_attr in labels.items():
+        write_record(results.data(label) / "card.json", CARD | {"edge_attr": edge_attr, "notes": []})
+    arms = [{"dataset": label, "layer": layer} for label in labels for layer in ("gcn", "gine", "gin", "gcn")]
+    table = data_cards(results, {"datasets": {label: {"id": label} for label in labels}, "arms": arms})
+    assert table.notes == ["with: its edge features are not used in gcn, gin."]

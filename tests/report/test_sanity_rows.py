@@ -165,11 +165,14 @@ def test_what_is_worse_or_cannot_be_tested_is_not_shown_to_be_better(learned, fa
     reason = "at 1 of 3 splits and seeds a fit is not ok"
     assert not any(one.above for one in found.values())
     assert found["MUTAG-gcn-sum"].difference.text == f"−24.0 (not testable: {reason})"
-    assert below_text(found) == "Not shown to beat “majority class”: 2 of 2 arms, 2 of them not testable"
+    assert below_text(found) == "Not shown to beat “majority class”: 2 of 2 arms, of them 2 not testable"
     write_sanity(learned, [0.99, 0.985, 1.0])
     fabric.evaluated("MUTAG-gcn-ssma", {(0, 0): 0.30, (1, 0): 0.301, (2, 0): 0.305})
-    _, found = against(learned)
+    plan, found = against(learned)
     assert found["MUTAG-gcn-ssma"].difference.adjusted < 0.001 and not found["MUTAG-gcn-ssma"].above
+    told = "Not shown to beat “majority class”: 2 of 2 arms, of them 1 worse"
+    assert below_text(found) == told
+    assert [row[-1].text for row in floor_table(plan, "main", found).rows] == ["not shown", "no, worse"]
 
 
 def test_of_predictors_that_are_equal_but_for_rounding_the_first_is_taken():

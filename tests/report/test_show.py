@@ -49,6 +49,7 @@ def test_what_a_search_chose_is_told(fabric):
         f"logs {fabric.results.root}/logs/tune/MUTAG-gcn-ssma.log, {fabric.results.root}/logs/evaluate/MUTAG-gcn-ssma.log\n",
     ):  # fmt: skip
         assert line in text
+    assert "training.lr 0.001" not in text  # the default, which no fit has
 
 
 def test_gaps_are_told(shown, study):

@@ -197,7 +197,7 @@ def test_arms_below_the_floor_are_counted(selection):
     accuracy = Metric("accuracy", "maximize")
     none = {"a": Floor("a", "MUTAG", "MUTAG / gcn / sum", "majority class", Difference("no fits to pair", accuracy))}
     said = words(read_plan(selection.plan), "selection", collect(selection), RATIOS, none)
-    assert said.summary.endswith(" Not shown to beat “majority class”: 1 of 1 arm, 1 of them not testable (§).")
+    assert said.summary.endswith(" Not shown to beat “majority class”: 1 of 1 arm, of them 1 not testable (§).")
 
 
 def test_small_errors_keep_their_digits():
@@ -207,3 +207,8 @@ def test_small_errors_keep_their_digits():
     assert mae.spread(-0.8614, 8.72e-4, signed=True) == "−0.8614 ± 0.0009"
     assert mae.spread(0.25, math.nan, signed=True) == "+0.2500"
     assert Metric("accuracy", "maximize").spread(1e-4, 2e-4) == "0.0 ± 0.0"
+
+
+def test_metrics_are_called_as_in_the_docs():
+    titles = [Metric(name, "maximize").title for name in ("accuracy", "ap", "auroc", "mae")]
+    assert titles == ["accuracy in %", "AP in %", "AUROC", "MAE"]

@@ -71,6 +71,7 @@ def test_the_cost_of_an_official_split_is_known_beforehand(tmp_path):
             {},
             "datasets.p.path: /no/such/file.pt: cannot be read",
         ),
+        ({"p": {"source": "file", "path": "no/file.pt"}}, {}, "datasets.p.path: /.*/no/file.pt: cannot be read"),
         (
             {"s": {"source": "synthetic", "task": "product_regression", "num_graphs": 30, "seed": 2**53}},
             {"splits": {"folds": 3, "seed": 2**32}},

@@ -23,7 +23,8 @@ MAY_IMPORT = {
 }
 NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
-STANDARD = set(["collections", "dataclasses", "functools", "importlib", "inspect", "itertools", "math", "numbers", "threading", "typing"])
+STANDARD = {"functools", "inspect", "itertools", "math", "numbers", "threading", "typing", "collections", "dataclasses"}
+STANDARD |= {"importlib"}
 
 
 def imports_of(path):

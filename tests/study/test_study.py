@@ -16,7 +16,7 @@ from ssma.errors import StudyError
 from ssma.report.labels import point_text, setting
 from ssma.study.classes import class_fingerprint
 from ssma.study.config import Study, did_you_mean, load_study, parse_study
-from ssma.study.cost import _reference, plan_cost
+from ssma.study.cost import Cost, _reference, describe, plan_cost
 from ssma.study.ids import canonical_json, code_fingerprint, digest, seed_from
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
@@ -228,8 +228,8 @@ def test_all_errors_at_once_with_their_path():
         ({"tune": {"space": {"training.lr": {"low": 0.1, "high": 0.1000000000001}}}}, "tune.space.training.lr: low must be below high, got 0.1 and 0.1000000000001"),
         ({"splits": {"folds": 10**9}}, "splits.folds: Input should be less than or equal to 10000, got 1000000000"),
         ({"datasets": {"d": {"source": "zinc"}}, "tune": {"splits": 3, "space": {"ssma.kappa": [1, 2]}}}, "tune.splits: got 3, but every data set has one split"),
-        ({"datasets": {"d": {"source": "file", "path": "x" * 300}}}, f"datasets.d.path: {'x' * 300}: cannot be read (File name too long)"),
-        ({"datasets": {"d": {"source": "folder", "path": "x" * 300}}}, f"datasets.d.path: {'x' * 300}: cannot be read (File name too long)"),
+        ({"datasets": {"d": {"source": "file", "path": "x" * 300}}}, f"datasets.d.path: {Path.cwd()}/{'x' * 300}: cannot be read (File name too long)"),
+        ({"datasets": {"d": {"source": "folder", "path": "x" * 300}}}, f"datasets.d.path: {Path.cwd()}/{'x' * 300}: cannot be read (File name too long)"),
         *(
             ({"datasets": {"d": {"source": "pyg", "class": "json.JSONDecoder", "arguments": {"year": value}}}}, f"datasets.d.arguments.year: {told}\n")
             for value, told in (
@@ -584,6 +584,13 @@ def test_a_plan_costs_what_its_arms_cost(tmp_path):
     assert plan_cost(plan_of(datasets={"x": {"source": "tu"}}), Results(tmp_path)).unknown == ("x",)
 
 
+def test_an_estimate_says_what_it_rests_on():
+    fits, steps = "by fits of their data set, layer and aggregator", "by reference steps up to the epoch cap"
+    for measured, told in ((0, steps), (2, f"2 of 3 {fits}, the others {steps}"), (3, fits)):
+        cost = Cost(3, 4, 12, 72e6, measured, (), {}, 0)
+        assert describe(cost, 2) == f"3 arms, 4 trials, 12 fits\nabout 10,000 h in all on 2 cores ({told})"
+
+
 @pytest.mark.parametrize(
     ("label", "layer_seconds"),  # of a batch of 32 graphs with 17.9 nodes of width 64, times the factor of the layer
     [
@@ -717,8 +724,13 @@ def test_arguments_of_a_data_set_class_are_read_as_options_of_an_aggregator_are(
 
 def test_an_arm_is_found_by_a_part_of_its_name():
     plan = plan_of()
-    with pytest.raises(StudyError, match="several arms have 'ssma'"):
+    with pytest.raises(StudyError) as told:
         named_arm(plan, "ssma")
+    arms = [arm for arm in plan["arms"] if arm["aggregator"] == "ssma"]
+    first = f"give the id of one: {arms[0]['id']} ({arms[0]['label']}), "
+    assert str(told.value).startswith(f"several arms have 'ssma' in id or label; {first}")
+    arms[0]["label"] = "MUTAG / gcn / ssma"  # the beginning of other labels
+    assert named_arm(plan, "MUTAG / gcn / ssma") is arms[0]
     with pytest.raises(StudyError, match="no arm has 'nothing'"):
         named_arm(plan, "nothing")
     label = "MUTAG / gcn / ssma"  # with which others begin

@@ -74,7 +74,7 @@ def test_the_plan_says_what_experiments_take(tmp_path, capsys, monkeypatch):
     assert main(["plan", "study.json", "--cores", "1"]) == 0
     out = capsys.readouterr().out
     assert " theory experiment, about 4 s on a core\n" in out
-    assert "of it about 4 s for 1 theory experiment (0 of 1 by their own records" in out
+    assert "of it about 4 s for 1 theory experiment (by reference steps)" in out
 
 
 def test_more_cores_than_jobs_make_nothing_faster(tmp_path):

@@ -78,7 +78,7 @@ def test_live_logging_and_filling_say_the_same_once(results):
     }  # fmt: skip
 
     name, status, tags, params, histories = logged[f"fit:{one}:0:0"]
-    assert (name, status, tags["ssma.status"], tags["ssma.seed"]) == ("split 0 seed 0", "FINISHED", "ok", "123")
+    assert (name, status, tags["ssma.status"], tags["ssma.seed"]) == ("split 0 repeat 0", "FINISHED", "ok", "123")
     start = 1767268800000
     curve = [(1, 0.5, start + 500), (2, 0.9, start + 1000), (3, 0.7, start + 1500)]
     assert histories["validation_accuracy"] == curve
