@@ -1,6 +1,5 @@
 """Tuning and evaluating one arm: the search, the choice, and the fits behind the reported numbers."""
 
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -49,7 +48,6 @@ def tune_arm(
         watcher: Is told of each trial.
         storage_url: A PostgreSQL database that keeps the search instead of a journal.
     """
-    start = time.monotonic()
 
     def run_fit(hyperparameters: dict[str, Any], split: int) -> dict[str, Any]:
         return train(hyperparameters, split, seed_from(study_seed, dataset_id, "tune", split))
@@ -97,7 +95,6 @@ def tune_arm(
         "chosen": {
             str(split): complete[chosen[split]].hyperparameters if split in chosen else {} for split in arm["splits"]
         },
-        "seconds": time.monotonic() - start,
     }
     if status == "failed":
         _write_evaluation(results, arm, record["chosen"], [], reason)

@@ -72,7 +72,7 @@ class Fabric:
             self.results.chosen(arm_id),
             {"kind": "chosen", "arm_id": arm_id, "status": "ok", "reason": None, "metric": metric,
              "direction": direction, "trials": entries, "planned": arm["trials"], "chosen": chosen,
-             "chosen_trial": dict.fromkeys(chosen, best), "seconds": 1.0},
+             "chosen_trial": dict.fromkeys(chosen, best)},
         )  # fmt: skip
 
     def evaluated(self, arm_id: str, tests: dict[tuple[int, int], float | str]) -> None:
@@ -89,7 +89,7 @@ class Fabric:
         """Writes what a tuning without a valid trial leaves."""
         body = {"arm_id": arm_id, "status": "failed", "reason": reason}
         none = {"metric": "accuracy", "direction": "maximize", "trials": [], "planned": 2, "chosen": {}}
-        write_record(self.results.chosen(arm_id), body | none | {"kind": "chosen", "chosen_trial": {}, "seconds": 0})
+        write_record(self.results.chosen(arm_id), body | none | {"kind": "chosen", "chosen_trial": {}})
         write_record(
             self.results.evaluation(arm_id), body | {"kind": "evaluation", "chosen": {}, "fits": [], "planned": 6}
         )
