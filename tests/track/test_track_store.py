@@ -24,7 +24,7 @@ from ssma.errors import StudyError
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
 from ssma.track.fill import fill
-from ssma.track.live import LiveTracker, NoTracker, open_tracker
+from ssma.track.live import open_tracker
 from ssma.track.store import artifact_folder, create_store, make_client, mlflow_errors, tracking_uri
 from ssma.track.tracker import Tracker
 
@@ -57,7 +57,7 @@ def test_live_logging_and_filling_say_the_same_once(results):
     plan = make_plan()
     written = {arm["id"]: write_arm(results, arm) for arm in plan["arms"]}
     tracker = open_tracker(results, plan)
-    assert isinstance(tracker, LiveTracker)
+    assert tracker.tracker
     for arm in plan["arms"]:
         log_live(tracker, arm, *written[arm["id"]])
     logged = runs_of(results)
@@ -298,8 +298,8 @@ def test_artifacts_lie_beside_the_store_whatever_the_folder_is_called(tmp_path):
 
 def test_a_folder_that_sqlite_cannot_address_costs_one_warning(tmp_path, warnings_of):
     results, plan = Results(tmp_path / "what?"), make_plan(["one"])
-    assert isinstance(open_tracker(results, plan), NoTracker)
-    assert isinstance(open_tracker(results, plan), NoTracker)
+    assert open_tracker(results, plan).tracker is None
+    assert open_tracker(results, plan).tracker is None
     (line,) = warnings_of()
     assert "SQLite addresses cannot hold '?'; rename the folder or set track.uri" in line
 
@@ -344,8 +344,8 @@ def warnings_of(caplog):
 def test_closed_port_costs_one_warning(tmp_path, warnings_of, uri):
     plan = make_plan(["one"], uri=uri)
     start = time.monotonic()
-    assert isinstance(open_tracker(Results(tmp_path), plan), NoTracker)
-    assert isinstance(open_tracker(Results(tmp_path), plan), NoTracker)
+    assert open_tracker(Results(tmp_path), plan).tracker is None
+    assert open_tracker(Results(tmp_path), plan).tracker is None
     assert time.monotonic() - start < 8
     (line,) = warnings_of()
     assert line.endswith("Records are complete; run `ssma track` later to fill the store.")
@@ -368,7 +368,7 @@ def test_store_that_breaks_on_the_way(results, warnings_of, monkeypatch, asynchr
     with sqlite3.connect(results.store / "mlflow.db") as database:
         database.execute("DROP TABLE metrics")
     log_live(tracker, arm, trials, fits)
-    assert isinstance(tracker.tracker, NoTracker)
+    assert tracker.tracker is None
     assert len(warnings_of()) == 1
 
 
@@ -379,10 +379,10 @@ def test_a_folder_that_the_locale_cannot_name_costs_one_warning(results, warning
     monkeypatch.setattr(Tracker, "arm", lambda *_: "größe".encode("ascii"))
     tracker.uri = "sqlite:////gr\udcc3\udcb6\udcc3\udc9fe/mlflow.db"
     tracker.arm(plan["arms"][0])
-    assert isinstance(tracker.tracker, NoTracker)
+    assert tracker.tracker is None
     (line,) = warnings_of()
     assert "ordinal not in range(128)); set a locale that can name the folder, such as LC_ALL=C.UTF-8." in line
-    assert isinstance(open_tracker(results, plan), NoTracker)
+    assert open_tracker(results, plan).tracker is None
 
 
 def test_a_store_that_another_program_locks_is_not_to_be_deleted(results):
@@ -399,7 +399,7 @@ def test_file_that_is_no_database(tmp_path, warnings_of):
     results = Results(tmp_path)
     results.store.mkdir()
     (results.store / "mlflow.db").write_text("not a database " * 100)
-    assert isinstance(open_tracker(results, make_plan(["one"])), NoTracker)
+    assert open_tracker(results, make_plan(["one"])).tracker is None
     (line,) = warnings_of()
     assert "file is not a database" in line
     assert "delete" in line
@@ -427,7 +427,7 @@ def test_store_whose_making_was_cut_short_is_made_anew(tmp_path, monkeypatch):
 def test_without_mlflow(tmp_path, warnings_of, monkeypatch):
     for name in ("mlflow", "mlflow.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert isinstance(open_tracker(Results(tmp_path), make_plan(["one"])), NoTracker)
+    assert open_tracker(Results(tmp_path), make_plan(["one"])).tracker is None
     assert "MLflow cannot be imported" in warnings_of()[0]
 
 
