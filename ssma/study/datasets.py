@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from ssma.study.settings import LIMIT, NotNegativeInt, Number, PositiveInt, Strict, Text, with_exponent
 
-PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
+DEFAULT_PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
 
 

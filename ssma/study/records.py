@@ -10,6 +10,10 @@ from ssma.errors import StudyError
 from ssma.study.ids import canonical_json
 
 SEAL = "seal"
+PARTS = ("train", "validation", "test")
+"""Parts of a split, and what a fit is measured on."""
+SIGN = {"maximize": 1, "minimize": -1}
+"""Direction of a metric -> what makes the better value the higher one."""
 
 
 def write_atomic(path: Path, data: bytes) -> None:
