@@ -79,11 +79,11 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
     """
     for arm in plan["arms"]:
         chosen, evaluation = _read(results.chosen(arm["id"])), _read(results.evaluation(arm["id"]))
-        flags = [results.arm(arm["id"]) / name for name in ("tuned", "evaluated")]
+        tuned, evaluated = (results.arm(arm["id"]) / name for name in ("tuned", "evaluated"))
         if not chosen:
-            flags[0].unlink(missing_ok=True)
+            tuned.unlink(missing_ok=True)
         if not (chosen and evaluation and all(results.fit(fit["id"]).exists() for fit in evaluation["fits"])):
-            flags[1].unlink(missing_ok=True)
+            evaluated.unlink(missing_ok=True)
     for experiment in plan["theory"].values():
         record = results.theory(experiment["id"])
         if not _read(record):
