@@ -103,18 +103,19 @@ def describe(cost: Cost, cores: int) -> str:
         f"{cost.measured} of {cost.arms} arms by fits of their data set, layer and aggregator, the others by "
         "reference steps up to the epoch cap"
     )
-    counts = ", ".join(_count(*pair) for pair in ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))
-    text = f"{counts}\nabout {duration(cost.seconds / cores)} in all on {_count(cores, 'core')}{left_out} ({basis})"
+    counts = ", ".join(counted(*pair) for pair in ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))
+    text = f"{counts}\nabout {duration(cost.seconds / cores)} in all on {counted(cores, 'core')}{left_out} ({basis})"
     if not cost.theory:
         return text
     number = len(cost.theory)
     alone = duration(sum(cost.theory.values()) / min(cores, number))
     told = f"{cost.theory_measured} of {number} by their own records, the others by reference steps"
-    return f"{text}\nof it about {alone} for {_count(number, 'theory experiment')} ({told})"
+    return f"{text}\nof it about {alone} for {counted(number, 'theory experiment')} ({told})"
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str) -> str:
+    """Returns "1 split" or "3 splits"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def duration(seconds: float) -> str:
