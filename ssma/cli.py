@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ssma", description="Ablation studies of neighbourhood aggregation in GNNs.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, run: Any, text: str, *names: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)

@@ -20,7 +20,7 @@ from ssma.study.locks import exclusive
 from ssma.study.lookup import named, named_arm, read_plan
 from ssma.study.paths import Results
 from ssma.study.tuning import storage_url
-from ssma.track.live import LiveTracker, NoTracker, open_tracker
+from ssma.track.live import LiveTracker, open_tracker
 from ssma.tune.arm import tune_arm
 
 log = logging.getLogger("ssma")
@@ -31,7 +31,7 @@ class Watcher:
     """Logs results with the time left, and passes them on to MLflow."""
 
     arm: dict[str, Any]
-    tracker: LiveTracker | NoTracker
+    tracker: LiveTracker
     fits: int
     done: int = 0
     spent: float = 0.0

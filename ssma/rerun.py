@@ -10,13 +10,12 @@ from typing import Any
 import torch
 
 from ssma.data.prepare import load
-from ssma.data.splits import PARTS
 from ssma.errors import StudyError
 from ssma.fit.run import check_compiler, pick_device, run_fit
 from ssma.study.classes import check_class
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
-from ssma.study.records import read_record
+from ssma.study.records import PARTS, read_record
 
 
 def records_of(results: Results, plan: dict[str, Any], cell: str) -> list[dict[str, Any]]:

@@ -24,9 +24,9 @@ def compressed_product(
     root: Tensor,
     gain: Tensor,
     weight: Tensor,
-    real: bool = False,
-    logarithmic: bool = False,
-    compiled: bool = False,
+    real: bool,
+    logarithmic: bool,
+    compiled: bool,
     inline: bool = False,
 ) -> Tensor:
     r"""Multiplies linear images of slots, normalises the magnitude of the product, and applies a linear map.

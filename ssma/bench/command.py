@@ -23,6 +23,7 @@ from ssma.study.cost import usable_cores
 from ssma.study.records import write_atomic
 
 Rows = list[dict[str, Any]]
+WHERE = "{part} d={d} nodes={nodes}"
 
 
 def bench_aggr(out: Path, device: str, threads: int | None, quick: bool, limits: Limits, compiled: bool) -> None:
@@ -41,19 +42,13 @@ def bench_aggr(out: Path, device: str, threads: int | None, quick: bool, limits:
     """
     devices, grid = _start(device, threads), replace(QUICK if quick else Grid(), compiled=compiled)
     cells, count = run_aggr(grid, devices, limits), len(grid) * len(devices)
-    frame = _measured(cells, count, out / "aggr.csv", tables.COLUMNS, _what)
-    images = _images(figures.draw(frame, out))
-    write_atomic(out / "aggr.md", tables.page(frame, machine(devices), images).encode())
+    _write(out / "aggr", devices, cells, count, WHERE, tables.COLUMNS, figures.draw, tables.page)
 
 
 def bench_data(out: Path, device: str, threads: int | None, quick: bool, budget: float, mirror: Path | None) -> None:
-    """Writes ``data.md``, ``data.csv`` and the figures to ``out``, like :func:`bench_aggr`.
+    """Writes ``data.md``, ``data.csv`` and the figures to ``out``; other arguments are those of :func:`bench_aggr`.
 
     Args:
-        out: A folder.
-        device: As in :func:`bench_aggr`.
-        threads: Threads of torch, all cores by default.
-        quick: Take one small data set only.
         budget: Seconds of a cell's repeats.
         mirror: Folder of raw data sets; random graphs of their sizes stand in for those that are not there.
     """
@@ -61,50 +56,26 @@ def bench_data(out: Path, device: str, threads: int | None, quick: bool, budget:
     columns = [*tables.DATA_CELL, *tables.MEASURED]
     with tempfile.TemporaryDirectory() as work:
         cells, count = run_data(grid, devices, budget, mirror, Path(work)), len(grid) * len(devices)
-        frame = _measured(cells, count, out / "data.csv", columns, lambda row: row["dataset"])
-    images = _images(figures.draw_data(frame, out))
-    write_atomic(out / "data.md", tables.data_page(frame, machine(devices), images).encode())
+        _write(out / "data", devices, cells, count, "{dataset}", columns, figures.draw_data, tables.data_page)
 
 
 def bench_fit(
     out: Path, device: str, threads: int | None, quick: bool, limits: Limits, compiled: bool, mirror: Path | None
 ) -> None:
-    """Writes ``fit.md``, ``fit.csv`` and the figures to ``out``, like :func:`bench_aggr`.
-
-    Args:
-        out: A folder.
-        device: As in :func:`bench_aggr`.
-        threads: Threads of torch, all cores by default.
-        quick: Take small networks on one small data set only.
-        limits: What is not measured because it would take too much.
-        compiled: As in :func:`bench_aggr`.
-        mirror: As in :func:`bench_data`.
-    """
+    """Writes ``fit.md``, ``fit.csv`` and the figures to ``out``; arguments are as in the others."""
     devices, grid = _start(device, threads), replace(FIT_QUICK if quick else FitGrid(), compiled=compiled)
     columns = [*tables.FIT_CELL, *tables.MEASURED]
     with tempfile.TemporaryDirectory() as work:
         cells, count = run_fit_bench(grid, devices, limits, mirror, Path(work)), len(grid) * len(devices)
         what = "{dataset} {layer} {aggregator}"
-        frame = _measured(cells, count, out / "fit.csv", columns, lambda row: what.format(**row))
-    images = _images(figures.draw_fit(frame, out))
-    write_atomic(out / "fit.md", tables.fit_page(frame, machine(devices), images).encode())
+        _write(out / "fit", devices, cells, count, what, columns, figures.draw_fit, tables.fit_page)
 
 
 def bench_runtime(out: Path, device: str, threads: int | None, quick: bool, limits: Limits) -> None:
-    """Writes ``runtime.md``, ``runtime.csv`` and the figures to ``out``, like :func:`bench_aggr`.
-
-    Args:
-        out: A folder.
-        device: As in :func:`bench_aggr`.
-        threads: Threads of torch, all cores by default.
-        quick: Take small graphs and three small points of each curve.
-        limits: What is not measured of the curves because it would take too much.
-    """
+    """Writes ``runtime.md``, ``runtime.csv`` and the figures to ``out``; arguments are as in the others."""
     devices, grid = _start(device, threads), RUNTIME_QUICK if quick else RuntimeGrid()
     cells, count = run_runtime(grid, devices, limits), len(grid) * len(devices)
-    frame = _measured(cells, count, out / "runtime.csv", RUNTIME_COLUMNS, _what)
-    images = _images(figures.draw_runtime(frame, out))
-    write_atomic(out / "runtime.md", runtime_page(frame, machine(devices), images).encode())
+    _write(out / "runtime", devices, cells, count, WHERE, RUNTIME_COLUMNS, figures.draw_runtime, runtime_page)
 
 
 def _start(device: str, threads: int | None) -> list[torch.device]:
@@ -116,23 +87,35 @@ def _start(device: str, threads: int | None) -> list[torch.device]:
     return [torch.device(name) for name in names]
 
 
-def _measured(
-    cells: Iterator[Rows], count: int, path: Path, columns: list[str], name: Callable[[dict[str, Any]], str]
-) -> pd.DataFrame:
-    """Runs all cells; writes the numbers after each, and says on stderr how far it is."""
+def _write(
+    path: Path,
+    devices: list[torch.device],
+    cells: Iterator[Rows],
+    count: int,
+    what: str,
+    columns: list[str],
+    draw: Callable[[pd.DataFrame, Path], list[Path]],
+    page: Callable[[pd.DataFrame, dict[str, str], list[str]], str],
+) -> None:
+    """Runs all cells, writes the numbers after each, and says on stderr how far it is; then writes figures and page.
+
+    Args:
+        path: The files' path, without their endings.
+        devices: What is measured.
+        cells: The rows of one cell after the other.
+        count: How many cells there are.
+        what: What a row is of, as a template of its entries.
+        columns: Columns of the numbers.
+        draw: Writes the figures of the numbers to a folder; returns their paths.
+        page: Makes the page of the numbers, what they ran on, and the names of the figures.
+    """
     rows: Rows = []
     with tqdm(total=count, unit="cell") as progress:
         for cell in cells:
             rows += cell
-            write_atomic(path, tables.as_frame(rows, columns).to_csv(index=False).encode())
-            progress.set_postfix_str(name(cell[0]), refresh=False)
+            write_atomic(path.with_suffix(".csv"), tables.as_frame(rows, columns).to_csv(index=False).encode())
+            progress.set_postfix_str(what.format_map(cell[0]), refresh=False)
             progress.update()
-    return tables.as_frame(rows, columns)
-
-
-def _what(row: dict[str, Any]) -> str:
-    return f"{row['part']} d={row['d']} nodes={row['nodes']}"
-
-
-def _images(paths: list[Path]) -> list[str]:
-    return [path.name for path in paths if path.suffix == ".png"]
+    frame = tables.as_frame(rows, columns)
+    images = [image.name for image in draw(frame, path.parent) if image.suffix == ".png"]
+    write_atomic(path.with_suffix(".md"), page(frame, machine(devices), images).encode())

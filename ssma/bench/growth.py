@@ -12,7 +12,7 @@ FORMULAS = {
 """Operation counts, with m = (κ + 1)(κ (d - 1) + 1).
 
 Those of SSMA are from the appendix "Complexity analysis" of `"Sequential Signal Mixing Aggregation for Message Passing
-Graph Neural Networks" <https://arxiv.org/abs/2409.19414>`_ (its last display, "refined" version). That of the sum is
+Graph Neural Networks" <https://arxiv.org/abs/2409.19414>`_ (the "refined" version, at its end). That of the sum is
 the second term of its "standard" cost O(m d |V| + m |E|), for messages of width d in place of m.
 """
 FAR = 10**12  # where the leading term of a formula is all of it

@@ -7,7 +7,17 @@ import pandas as pd
 from ssma import paper
 from ssma.bench.growth import FORMULAS, Point, limit_exponent, operations
 from ssma.bench.runtime import INFERENCE, TIMED, TRAINING, TimedLayer
-from ssma.bench.tables import CELL, MEASURED, megabytes, repeats, summary, time_text
+from ssma.bench.tables import (
+    CELL,
+    MEASURED,
+    OF_MEMORY,
+    by_device,
+    megabytes,
+    of_repeats,
+    summary,
+    time_text,
+    written,
+)
 from ssma.report.table import Cell, Table
 from ssma.statistics.exponent import Exponent, fit_exponent
 
@@ -29,8 +39,7 @@ def runtime_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str
         for (graph, nodes, edges), _ in layers.groupby(["graph", "nodes", "edges"], sort=False)
     ]
     notes = [
-        f"repeats and order: medians of at least {repeats(frame, RUNTIME_CELL)} repeats after one warm-up, the methods "
-        "of a cell in turns; in brackets the fastest and the slowest repeat. `runtime.csv` has every repeat",
+        of_repeats(frame, RUNTIME_CELL, "runtime.csv"),
         f"layers: width {layers['d'].iloc[0]}, κ = {layers['kappa'].iloc[0]}, compression 0.25, the paper's settings "
         "for PROTEINS, no edge features, no self-loops; the layer alone, with GIN's and GraphGPS's own MLP",
         f"graphs: random; {'; '.join(graphs)}. The large one is as dense as ogbn-arxiv, its targets are skewed",
@@ -49,14 +58,9 @@ def runtime_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str
         "second term with d for m. For memory the paper has no formula",
         "attention slots are averages of messages of width d, which takes κ d |E|: the paper's m κ |E| is an upper "
         "bound",
-        "memory: the peak of tensor memory in a call beyond its inputs, gradients included, in a pass of its own",
+        OF_MEMORY,
     ]
-    lines = ["# Benchmark of layers and growth", "", *(f"- {name}: {text}" for name, text in machine.items())]
-    lines += [*(f"- {note}" for note in notes), ""]
-    for device in frame["device"].unique():
-        mine = frame[frame["device"] == device]
-        lines += [f"## {device.upper()}", "", *(table.markdown() for table in _tables(mine))]
-    return "\n".join([*lines, *(f"![{name}]({name})\n" for name in figures)])
+    return written("Benchmark of layers and growth", machine, notes, by_device(frame, _tables), figures)
 
 
 def _tables(frame: pd.DataFrame) -> "Iterator[Table]":

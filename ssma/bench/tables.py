@@ -9,7 +9,7 @@ from ssma.bench.stages import FUSED, PRODUCT, SPECTRA, SQUEEZE, WHOLE
 from ssma.report.table import Cell, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 COLUMNS = [
     "part", "device", "pass", "d", "kappa", "nodes", "edges", "method", "repeat", "seconds", "bytes", "reason",
@@ -18,6 +18,7 @@ CELL = ["part", "device", "pass", "d", "kappa", "nodes"]
 MEASURED = ["method", "repeat", "seconds", "bytes", "reason"]
 DATA_CELL = ["device", "dataset", "origin", "graphs", "batch_size"]
 FIT_CELL = ["device", "dataset", "origin", "layer", "aggregator", "selection", "width", "parameters", "share"]
+OF_MEMORY = "memory: the peak of tensor memory in a call beyond its inputs, gradients included, in a pass of its own"
 
 
 def as_frame(rows: list[dict], columns: list[str] = COLUMNS) -> pd.DataFrame:
@@ -52,24 +53,18 @@ def ratios(frame: pd.DataFrame, method: str = "SSMA") -> pd.DataFrame:
 
 def page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -> str:
     """Returns ``aggr.md``."""
-    lines = ["# Benchmark of the operator", "", *(f"- {name}: {text}" for name, text in machine.items())]
-    lines += [
-        f"- repeats and order: medians of at least {repeats(frame)} repeats after one warm-up, the methods "
-        "of a cell in turns; in brackets the fastest and the slowest repeat. `aggr.csv` has every repeat",
-        "- graphs: random, four edges per node on average, sorted by target; layers add no self-loops; float32",
-        "- memory: the peak of tensor memory in a call beyond its inputs, gradients included, in a pass of its own",
-        "",
+    notes = [
+        of_repeats(frame, CELL, "aggr.csv"),
+        "graphs: random, four edges per node on average, sorted by target; layers add no self-loops; float32",
+        OF_MEMORY,
     ]
-    for device in frame["device"].unique():
-        lines += [f"## {device.upper()}", ""]
-        lines += [table.markdown() for table in _tables(frame[frame["device"] == device])]
-    lines += [f"![{name}]({name})\n" for name in figures]
-    return "\n".join(lines)
+    return written("Benchmark of the operator", machine, notes, by_device(frame, _tables), figures)
 
 
 def data_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -> str:
     """Returns ``data.md``."""
     notes = [
+        of_repeats(frame, DATA_CELL, "data.csv"),
         "an epoch: every graph of the data set once, in batches and in random order; nothing is computed on them",
         "PyG: `DataLoader` without workers over a list of `Data` in memory; package: `ssma.data.batches`",
     ]
@@ -79,12 +74,13 @@ def data_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) 
         rows.append([Cell(text) for text in [*texts, *_compared(pair, 1000)]])
     columns = ["device", "data set", "graphs are", "graphs", "batch", "package, ms", "PyG, ms", "ratio", "repeats"]
     table = Table("data", "**An epoch of batches**", columns, rows)
-    return _page("Benchmark of the data path", machine, frame, DATA_CELL, notes, table, "data.csv", figures)
+    return written("Benchmark of the data path", machine, notes, [table.markdown()], figures)
 
 
 def fit_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -> str:
     """Returns ``fit.md``; an epoch's seconds are those of the steps that were run, divided by their share of it."""
     notes = [
+        of_repeats(frame, FIT_CELL, "fit.csv"),
         "an epoch: training and validation of the first split in the paper's settings; a few steps with as large a "
         "part of the validation were timed, and their seconds divided by their share of the epoch (a step is the "
         "least, so that a small share has more than its part of what an epoch costs once)",
@@ -106,21 +102,31 @@ def fit_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -
         "PyG, s", "ratio", "repeats",
     ]  # fmt: skip
     table = Table("fit", "**Seconds per epoch**", columns, rows)
-    return _page("Benchmark of a fit", machine, frame, FIT_CELL, notes, table, "fit.csv", figures)
+    return written("Benchmark of a fit", machine, notes, [table.markdown()], figures)
 
 
-def _page(
-    title: str, machine: dict[str, str], frame: pd.DataFrame, cell: list[str], notes: list[str], table: Table,
-    numbers: str, figures: list[str],
-) -> str:  # fmt: skip
-    notes = [
-        f"repeats and order: medians of at least {repeats(frame, cell)} repeats after one warm-up, the two in turns; "
-        f"in brackets the fastest and the slowest repeat. `{numbers}` has every repeat",
-        *notes,
-    ]
-    head = [f"# {title}", "", *(f"- {name}: {text}" for name, text in machine.items())]
-    lines = [*head, *(f"- {note}" for note in notes), "", table.markdown()]
+def written(title: str, machine: dict[str, str], notes: list[str], body: list[str], figures: list[str]) -> str:
+    """Returns a page: its heading, the machine and the notes as points, the body, and the figures."""
+    points = [*(f"{name}: {text}" for name, text in machine.items()), *notes]
+    lines = [f"# {title}", "", *(f"- {point}" for point in points), "", *body]
     return "\n".join([*lines, *(f"![{name}]({name})\n" for name in figures)])
+
+
+def by_device(frame: pd.DataFrame, tables_of: "Callable[[pd.DataFrame], Iterable[Table]]") -> list[str]:
+    """Returns the lines of a section with tables for each device."""
+    lines = []
+    for device, mine in frame.groupby("device", sort=False):
+        lines += [f"## {device.upper()}", "", *(table.markdown() for table in tables_of(mine))]
+    return lines
+
+
+def of_repeats(frame: pd.DataFrame, cell: list[str], numbers: str) -> str:
+    """Returns what the times of a page are, in words; ``numbers`` is the file that has them all."""
+    counts = summary(frame, cell)["n"]
+    return (
+        f"repeats and order: medians of at least {counts[counts > 0].min()} repeats after one warm-up, the methods of "
+        f"a cell in turns; in brackets the fastest and the slowest repeat. `{numbers}` has every repeat"
+    )
 
 
 def _pairs(frame: pd.DataFrame, cell: list[str]) -> "Iterator[tuple[dict, pd.DataFrame]]":
@@ -219,12 +225,6 @@ def _draw(whole: pd.DataFrame, frame: pd.DataFrame) -> Table:
     ]
     caption = "**Random selection on one large graph** with skewed degrees (κ = 4, 64 channels, forward)"
     return Table("draw", caption, ["nodes", "edges", "what", "ms", "repeats"], rows)
-
-
-def repeats(frame: pd.DataFrame, cell: list[str] = CELL) -> int:
-    """Returns the fewest repeats of what was run."""
-    counts = summary(frame, cell)["n"]
-    return int(counts[counts > 0].min())
 
 
 def time_text(line: pd.Series, scale: int = 1000) -> str:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ssma.data.colours import refine
-from ssma.data.graphs import Graphs
+from ssma.data.graphs import Graphs, owners
 from ssma.data.loaded import Loaded
-from ssma.data.splits import PARTS
 from ssma.errors import StudyError
+from ssma.study.records import PARTS
 
 
 def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
@@ -90,8 +90,7 @@ def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     for name, value, ptr in (("x", graphs.x, graphs.node_ptr), ("edge_attr", graphs.edge_attr, graphs.edge_ptr)):
         if value is None:
             continue
-        owner = torch.arange(graphs.num_graphs).repeat_interleave(ptr.diff())
-        counts = enumerate(_lacking_codes(value, owner, trained))
+        counts = enumerate(_lacking_codes(value, owners(ptr), trained))
         found = [f"{codes} in {others} graphs of split {number}" for number, (codes, others) in counts if codes]
         what = "columns with values other than 0" if value.is_floating_point() else "codes"
         told = f"{name}: {what} in no training graph, so that nothing is learned of them"

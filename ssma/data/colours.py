@@ -3,7 +3,7 @@
 import numpy as np
 from torch import Tensor
 
-from ssma.data.graphs import Graphs
+from ssma.data.graphs import Graphs, owners
 
 
 def refine(graphs: Graphs) -> np.ndarray:
@@ -17,7 +17,7 @@ def refine(graphs: Graphs) -> np.ndarray:
     Colours are hashes of 64 bits. Graphs that are told apart from all others are left out of further rounds.
     """
     source, target = graphs.ends(0).numpy(), graphs.ends(1).numpy()
-    owner = np.repeat(np.arange(graphs.num_graphs), graphs.node_ptr.diff().numpy())
+    owner = owners(graphs.node_ptr).numpy()
     colour = _of_rows(graphs.x)
     edge = np.zeros(len(source), np.uint64) if graphs.edge_attr is None else _of_rows(graphs.edge_attr)
     found = np.zeros(graphs.num_graphs, np.uint64)

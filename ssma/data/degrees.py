@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ssma.data.graphs import Graphs
+from ssma.data.graphs import Graphs, owners
 
 
 def degree_histogram(graphs: Graphs, items: list[int], level: str) -> Tensor:
@@ -19,6 +19,5 @@ def degree_histogram(graphs: Graphs, items: list[int], level: str) -> Tensor:
     """
     degrees, chosen = graphs.in_degrees(), torch.tensor(items, dtype=torch.int64)
     if level == "graph":
-        owner = torch.repeat_interleave(torch.arange(graphs.num_graphs), graphs.node_ptr.diff())
-        return degrees[torch.isin(owner, chosen)].bincount()
+        chosen = torch.isin(owners(graphs.node_ptr), chosen)
     return degrees[chosen].bincount()

@@ -188,6 +188,11 @@ def pointer(counts: Tensor) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
+def owners(ptr: Tensor) -> Tensor:
+    """Returns the number of the block that each row is in, int64 [ptr[-1]]; ``ptr`` is a :func:`pointer`."""
+    return torch.arange(ptr.numel() - 1).repeat_interleave(ptr.diff())
+
+
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise StudyError(f"graphs: {message}; mend the data set")

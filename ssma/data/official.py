@@ -6,8 +6,8 @@ from typing import Any
 from torch_geometric.data import Data
 
 from ssma.data.graphs import Graphs
-from ssma.data.splits import PARTS
 from ssma.errors import StudyError
+from ssma.study.records import PARTS
 
 
 def join_parts(name: str, parts: Sequence[Sequence[Data]], sizes: tuple[int, int, int]) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ssma.errors import StudyError
 from ssma.study.ids import digest
-
-PARTS = ("train", "validation", "test")
+from ssma.study.records import PARTS
 
 
 def make_splits(

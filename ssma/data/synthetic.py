@@ -7,13 +7,14 @@ network learns something soon, and the rest needs the neighbours' features multi
 
 import inspect
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from ssma.data.graphs import Graphs, pointer
+from ssma.data.graphs import Graphs, owners, pointer
 from ssma.data.loaded import Loaded
 from ssma.errors import StudyError
 from ssma.study.ids import seed_from
@@ -49,7 +50,7 @@ def product_classification(
     graphs = _random_graphs(num_graphs, num_nodes, num_features, degree, _generator(seed))
     y = _quantile_classes(graph_means(graphs, _difference(graphs)).squeeze(1), 2)
     return Loaded(
-        _with_y(graphs, y),
+        replace(graphs, y=y),
         "graph",
         "multiclass",
         "accuracy",
@@ -75,7 +76,7 @@ def product_regression(
     reference = graph_means(others, _difference(others))
     y = (graph_means(graphs, _difference(graphs)) - reference.mean()) / reference.std()
     return Loaded(
-        _with_y(graphs, y.float()),
+        replace(graphs, y=y.float()),
         "graph",
         "regression",
         "mae",
@@ -100,10 +101,10 @@ def typed_classification(
     plain = _random_graphs(num_graphs, num_nodes, 1, degree, generator)
     x = torch.randint(num_features, (plain.num_nodes, 1), generator=generator)
     edge_attr = _symmetric_types(plain, generator)
-    graphs = Graphs(x, plain.edge_index, edge_attr, plain.y, plain.node_ptr, plain.edge_ptr)
+    graphs = replace(plain, x=x, edge_attr=edge_attr)
     score = graph_means(graphs, _typed_products(graphs, typed_weights(num_features, seed))).squeeze(1)
     return Loaded(
-        _with_y(graphs, _quantile_classes(score, 3)),
+        replace(graphs, y=_quantile_classes(score, 3)),
         "graph",
         "multiclass",
         "accuracy",
@@ -122,7 +123,7 @@ def node_classification(num_nodes: int = 1000, num_features: int = 4, degree: in
     graphs = _random_graphs(1, num_nodes, num_features, degree, _generator(seed))
     y = _quantile_classes(_difference(graphs).squeeze(1), 2)
     return Loaded(
-        _with_y(graphs, y),
+        replace(graphs, y=y),
         "node",
         "multiclass",
         "accuracy",
@@ -145,7 +146,7 @@ def multilabel(
     for target in range(TARGETS):  # a quarter of an evenly halved label leaves both classes
         y[torch.randperm(num_graphs, generator=generator)[: num_graphs // 4], target] = float("nan")
     return Loaded(
-        _with_y(graphs, y),
+        replace(graphs, y=y),
         "graph",
         "multilabel",
         "ap",
@@ -175,8 +176,7 @@ def neighbour_products(graphs: Graphs, values: Tensor, along_edges: bool = False
 def graph_means(graphs: Graphs, values: Tensor) -> Tensor:
     """Returns the mean of ``values`` [num_nodes, T] over the nodes of each graph, [G, T]."""
     sizes = graphs.node_ptr.diff()
-    owner = torch.repeat_interleave(torch.arange(graphs.num_graphs), sizes)
-    sums = values.new_zeros(graphs.num_graphs, values.size(1)).index_add(0, owner, values)
+    sums = values.new_zeros(graphs.num_graphs, values.size(1)).index_add(0, owners(graphs.node_ptr), values)
     return sums / sizes.unsqueeze(1)
 
 
@@ -233,14 +233,9 @@ def _random_edges(size: int, degree: int, generator: Generator) -> Tensor:
 
 def _symmetric_types(graphs: Graphs, generator: Generator) -> Tensor:
     """Returns one random edge type per undirected edge, the same in both directions, int64 [E, 1]."""
-    owner = torch.repeat_interleave(torch.arange(graphs.num_graphs), graphs.edge_ptr.diff())
     low, high = graphs.edge_index.min(dim=0).values, graphs.edge_index.max(dim=0).values
-    _, edge = torch.unique(torch.stack([owner, low, high]), dim=1, return_inverse=True)
+    _, edge = torch.unique(torch.stack([owners(graphs.edge_ptr), low, high]), dim=1, return_inverse=True)
     return torch.randint(EDGE_TYPES, (graphs.num_edges // 2,), generator=generator)[edge].unsqueeze(1)
-
-
-def _with_y(graphs: Graphs, y: Tensor) -> Graphs:
-    return Graphs(graphs.x, graphs.edge_index, graphs.edge_attr, y, graphs.node_ptr, graphs.edge_ptr)
 
 
 def _generator(seed: int) -> Generator:

@@ -22,7 +22,6 @@ from ssma.data.batches import Batches
 from ssma.data.degrees import degree_histogram
 from ssma.data.parts import PartBatches, WholeBatch
 from ssma.data.prepare import Prepared
-from ssma.data.splits import PARTS
 from ssma.errors import STOPPED, StudyError, printable
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
@@ -33,7 +32,7 @@ from ssma.layers.width import count_parameters, hidden_channels
 from ssma.study.ids import code_fingerprint, git_commit, seed_from
 from ssma.study.locks import exclusive
 from ssma.study.paths import Results
-from ssma.study.records import read_record, write_atomic, write_record
+from ssma.study.records import PARTS, read_record, write_atomic, write_record
 
 CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
 RETRY_SECONDS = 60.0  # after a checkpoint that could not be written

@@ -4,7 +4,6 @@ from typing import Any
 
 from ssma import RESULT_VERSION
 from ssma.study.ids import canonical, digest
-from ssma.study.settings import GROUPS
 from ssma.study.space import idle_settings, table_of
 
 
@@ -28,8 +27,8 @@ def fit_spec(
     """
     settings = {group: dict(values) for group, values in arm["settings"].items()}
     for key, value in hyperparameters.items():
-        group, _, field = key.partition(".")
-        settings[group if group in GROUPS else "aggregator"][field] = value
+        group, field = table_of(key, arm["aggregator"])
+        settings[group][field] = value
     for key in idle_settings(arm["aggregator"], settings, {}):
         group, field = table_of(key, arm["aggregator"])
         settings.get(group, {}).pop(field, None)

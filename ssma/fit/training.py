@@ -16,6 +16,7 @@ from ssma.data.parts import PartBatches, WholeGraph
 from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate, loss_terms
 from ssma.study.ids import canonical, seed_from
+from ssma.study.records import SIGN
 
 CURVES = ("train_loss", "auxiliary_loss", "validation_loss", "validation_metric", "lr", "seconds")
 
@@ -137,7 +138,7 @@ class Training:
 
     def _keep_best(self, value: float) -> None:
         """Keeps the state of the best validation metric; of equal ones the later, as the paper's code does."""
-        sign = 1 if self.task.direction == "maximize" else -1
+        sign = SIGN[self.task.direction]
         if self.best is None or sign * value >= sign * self.best["value"]:
             state = copy.deepcopy(self.network.state_dict())
             self.best = {"epoch": self.epochs, "value": value, "state": state}

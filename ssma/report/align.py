@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 KEY = ["split", "repeat"]
 HASHES = ("split_hash", "data_hash")
+WORST = "A failed fit counts as the worst test metric of the data set in this report (report.missing: worst)."
+"""What tables say of ``missing: worst``."""
 
 
 @dataclass(frozen=True)

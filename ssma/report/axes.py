@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.align import Aligned, align, report_options
+from ssma.report.align import WORST, Aligned, align, report_options
 from ssma.report.encoding import is_numeric, is_wide
 from ssma.report.labels import Metric, metrics_of, p_text, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
@@ -38,7 +38,7 @@ EXPLAINED = (
 TREATED = {
     "not_testable": "Where a fit is not ok, nothing is tested.",
     "drop": "Units with a fit that is not ok are left out (report.missing: drop).",
-    "worst": "A failed fit counts as the worst test metric of the data set in this report (report.missing: worst).",
+    "worst": WORST,
 }
 
 
@@ -92,8 +92,8 @@ def _cells(values: list[float], aligned: Aligned, metric: Metric, ratio: float |
         return [Cell(str(len(scores))), Cell(str(NotTestable(aligned.reason))), *[Cell("–")] * (len(COLUMNS) - 2)]
     places = [math.log10(value) for value in values] if is_wide(values) else values
     line, length = slope(places, scores, ratio), places[-1] - places[0]
-    change = (line.mean * length * metric.factor, None, line.n)
-    rule = smallest_as_good(values, scores, metric.direction == "maximize", ratio)
+    change = metric.numbers(line.mean * length, math.nan, line.n)
+    rule = smallest_as_good(values, scores, metric.higher_is_better, ratio)
     return [
         Cell(str(line.n)),
         Cell(metric.text(line.mean * length, signed=True), numbers=change),

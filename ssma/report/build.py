@@ -20,7 +20,7 @@ from ssma.report.paired import paired
 from ssma.report.paper_cells import paper_dataset
 from ssma.report.paper_tables import beside, improvement_table, results_table
 from ssma.report.ranking import diagram, diagram_caption, rank, ranks_table
-from ssma.report.sanity import copies_marked, copy_notes, read_copies, read_sanity
+from ssma.report.sanity import Repeated, copies_marked, copy_notes, read_copies, read_sanity
 from ssma.report.selection_bias import biases
 from ssma.report.show import describe_arm
 from ssma.report.statistics import summarise
@@ -133,15 +133,15 @@ def _beside_paper(
     frame: "pandas.DataFrame",
     ratios: dict[str, float | None],
     sanity: dict[str, dict[str, Any]],
-    copies: dict[str, str],
+    copies: dict[str, Repeated],
     out: Path,
 ) -> BesidePaper:
     units = units_of(frame)
     found = beside(plan, units, ratios)
+    in_the_paper = {paper_dataset(plan["datasets"][label]["spec"]) or label: one for label, one in copies.items()}
     run = [table for table in found.values() if table.run]
-    tables = [drawn for table in run for drawn in (results_table(table, sanity), improvement_table(table)) if drawn]
-    named = {paper_dataset(plan["datasets"][label]["spec"]) or label: text for label, text in copies.items()}
-    tables = [_written(table, named, out) for table in tables]
+    made = [each for table in run for each in (results_table(table, sanity), improvement_table(table))]
+    tables = [_written(table, in_the_paper, out) for table in made if table]
     not_run = [f"{table.source.number} ({table.source.name})" for table in found.values() if not table.run]
     claims = [_written(table, {}, out) for table in claim_tables(Records(plan, frame, ratios, units, found))]
     return BesidePaper(tables, not_run, *claims)
@@ -167,11 +167,8 @@ def _warnings(
 ) -> list[str]:
     prepared = {label for label, item in plan["datasets"].items() if (results.data(item["id"]) / "card.json").exists()}
     lines = checks.gaps(summarise(frame), frame) + checks.mixed_code(frame, code_fingerprint())
-    lines += (
-        checks.mixed_data(frame)
-        + checks.over_budget(frame)
-        + checks.chosen_by_test(plan, [arm["id"] for arm in plan["arms"]])
-    )
+    lines += checks.mixed_data(frame) + checks.over_budget(frame)
+    lines += checks.chosen_by_test(plan, [arm["id"] for arm in plan["arms"]])
     lines += checks.without_sanity(plan, prepared, set(sanity)) + checks.unknown_constants(frame)
     for section in sections:
         if any(note.startswith(checks.UNEQUAL) for note in section.tables[0].notes):
@@ -179,7 +176,7 @@ def _warnings(
     return lines + flags(plan, frame)
 
 
-def _written(table: Table, copies: dict[str, str], out: Path) -> Table:
+def _written(table: Table, copies: dict[str, Repeated], out: Path) -> Table:
     """Writes a table and returns it as the page has it: with the marks of ``copies``, which the page explains once."""
     marked = copies_marked(table, copies)
     for kind, text in (("md", marked.markdown()), ("csv", marked.csv()), ("tex", marked.latex())):

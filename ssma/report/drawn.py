@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas
 
 LEVELS, COUNTS = ("mean", "std", "low", "high"), ("units", "fits", "planned", "reason")
+"""Columns of the data behind a figure."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ def lines_of(plan: dict[str, Any], ablation: str, encoding: Encoding, panel: lis
     name = baseline_name(place[1])
     if name in plan["ablations"][ablation]["axes"].get("aggregator", []):
         if encoding.x == "aggregator" and not encoding.hue:
-            found += [Line(name, None, dict.fromkeys(everywhere, cell["arm"])) for cell in panel if _has(cell, name)]
+            mine = [cell["arm"] for cell in panel if cell["point"]["aggregator"] == name]
+            found += [Line(name, None, dict.fromkeys(everywhere, arm)) for arm in mine]
         return found
     known, by_level = baselines(plan, ablation), {}
     for cell in panel:
@@ -60,10 +62,6 @@ def lines_of(plan: dict[str, Any], ablation: str, encoding: Encoding, panel: lis
         if alike:
             break
     return found
-
-
-def _has(cell: dict[str, Any], aggregator: str) -> bool:
-    return cell["point"]["aggregator"] == aggregator
 
 
 def arm_text(arm: dict[str, Any], result: "pandas.Series") -> str:
@@ -84,36 +82,23 @@ def data_csv(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> 
     entry, summary = plan["ablations"][ablation], summarise(frame)
     used = {cell["arm"] for cell in entry["cells"]}
     rows = [
-        [cell["dataset"], cell["layer"], "arm", *_values(cell, entry["axes"]), *_numbers(cell["arm"], summary)]
+        [cell["dataset"], cell["layer"], "arm", *_values(cell["point"], entry["axes"]), *_numbers(cell["arm"], summary)]
         for cell in entry["cells"]
     ]
     arms = {arm["id"]: arm for arm in plan["arms"]}
     for arm in dict.fromkeys(baselines(plan, ablation).values()):
         if arm not in used:
             of = arms[arm]
-            point = {"aggregator": of["aggregator"]}
-            values = _values({"point": point}, entry["axes"])
+            values = _values({"aggregator": of["aggregator"]}, entry["axes"])
             rows.append([of["dataset"], of["layer"], f"baseline {of['aggregator']}", *values, *_numbers(arm, summary)])
-    header = [
-        "dataset",
-        "layer",
-        "what",
-        *entry["axes"],
-        "arm",
-        "metric",
-        *LEVELS,
-        "units",
-        "fits",
-        "planned",
-        "reason",
-    ]
+    header = ["dataset", "layer", "what", *entry["axes"], "arm", "metric", *LEVELS, *COUNTS]
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows([header, *dict.fromkeys(map(tuple, rows))])
     return buffer.getvalue()
 
 
-def _values(cell: dict[str, Any], axes: dict[str, list]) -> list[str]:
-    point = acting(cell["point"])
+def _values(point: dict[str, Any], axes: dict[str, list]) -> list[str]:
+    point = acting(point)
     return [value_text(point[key]) if key in point else "" for key in axes]
 
 
@@ -123,8 +108,8 @@ def _numbers(arm: str, summary: "pandas.DataFrame") -> list[Any]:
     if not row["n"]:
         return [arm, row["metric"], *[None] * len(LEVELS), *counts]
     metric = Metric(row["metric"], row["direction"])
-    mean, std = float(row["mean"]) * metric.factor, float(row["std"]) * metric.factor
-    spread = [None] * 3 if std != std else [std, mean - std, mean + std]  # a single unit has none
+    mean, std, _ = metric.numbers(row["mean"], row["std"], row["n"])
+    spread = [None] * 3 if std is None else [std, mean - std, mean + std]
     return [arm, metric.title, mean, *spread, *counts]
 
 

@@ -114,7 +114,7 @@ class Records:
             return None
         dataset = self.arms[arm]["dataset"]
         metric = self.metrics[dataset]
-        better, worse = (base, ours) if metric.direction == "minimize" else (ours, base)
+        better, worse = (ours, base) if metric.higher_is_better else (base, ours)
         gains = paired_differences(better.loc[ours.index], worse.loc[ours.index])
         ratio = 0.0 if "repeat" in ours.index.names else self.ratios.get(dataset)
         test = corrected_t(gains, ratio)
@@ -127,11 +127,11 @@ class Records:
         """Returns the SSMA arms on the paper's data sets and layers, of the paper's operator if ``operator``."""
         wanted = {(dataset, layer) for dataset in datasets for layer in layers}
         found = [arm for arm in self.plan["arms"] if arm["aggregator"] == "ssma" and self.place(arm) in wanted]
-        keys = {key: PAPERS_SSMA[key.removeprefix("ssma.")] for key in (*OPERATOR, "ssma.learn_affine")}
         if not operator:
             return found
-        fixed = [arm for arm in found if not keys.keys() & arm["space"].keys()]
-        return [arm for arm in fixed if keys.items() <= ssma_options(arm).items()]
+        papers = {key: PAPERS_SSMA[key] for key in (*OPERATOR, "ssma.learn_affine")}
+        fixed = [arm for arm in found if not papers.keys() & arm["space"].keys()]
+        return [arm for arm in fixed if papers.items() <= ssma_options(arm).items()]
 
     def places(self, comparisons: Iterable[Comparison], *keys: str) -> int:
         """Counts the cells that comparisons fall into: data set, layer, and these settings of their arms."""
@@ -151,7 +151,7 @@ class Records:
                 continue
             part = "aggregator" if group == "ssma" else group
             value = ssma_options(arm)[axis] if group == "ssma" else arm["settings"][group].get(key)
-            rest = {name: values for name, values in arm["settings"].items()}
+            rest = dict(arm["settings"])
             rest[part] = {name: item for name, item in rest[part].items() if name != key}
             same = [arm[name] for name in ("dataset", "layer", "aggregator", "space", "splits", "repeats", "selection")]
             groups.setdefault(canonical_json([*same, rest]), {})[value] = arm

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.labels import counted, extent, listing
+from ssma.report.labels import extent, listing
+from ssma.study.cost import counted
 from ssma.study.ids import canonical_json
 from ssma.study.space import Space, count, is_finite
 from ssma.study.tuning import LARGEST_GRID, splits_to_prune

@@ -4,23 +4,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import report_options
-from ssma.report.labels import counted, listing, metrics_of
+from ssma.report.labels import listing, metrics_of
 from ssma.report.layout import lay_out
 from ssma.report.paired import (
+    TREATED,
     UNTESTED,
     Difference,
     adjusted,
     compare_arms,
     difference_cell,
-    missing_text,
     p_texts,
     t_texts,
     tests_of,
 )
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import ALPHA
+from ssma.study.cost import counted
 from ssma.study.ids import canonical
-from ssma.tune.select import SIGN
+from ssma.study.records import SIGN
 
 if TYPE_CHECKING:
     import pandas
@@ -125,7 +126,7 @@ def floor_table(plan: dict[str, Any], ablation: str, found: dict[str, Floor]) ->
         f"{lay_out(plan, ablation).title}: each arm against the best predictor of its data set that looks at no graph, "
         "paired by split. Columns as in the paired comparison: the 95% interval is not adjusted, p (Holm) is over the "
         f"{tests_of(one.difference for one in found.values())} of this table. Better, worse: at p (Holm) < {ALPHA}. "
-        f"{missing_text(report_options(plan))}"
+        f"{TREATED[report_options(plan).missing]}"
     )
     return Table(f"{ablation}-sanity", caption, COLUMNS, [_row(one) for one in found.values()], grouped=True)
 

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
 from ssma.report.affine import without_pictures
-from ssma.report.kept import PARTS
 from ssma.study.ids import canonical_json
 from ssma.study.lookup import read_plan
 from ssma.study.paths import Results
-from ssma.study.records import read_record, write_atomic
+from ssma.study.records import PARTS, read_record, write_atomic
 
 if TYPE_CHECKING:
     import pandas

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.kept import split_sizes
-from ssma.report.labels import counted, listing
+from ssma.report.labels import Metric, listing
 from ssma.report.table import Cell, Table, table_id
 from ssma.report.theory import Shown
 from ssma.report.words import Words
+from ssma.study.cost import counted
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 from ssma.study.settings import ONLY_FOR_LAYERS
@@ -56,7 +57,7 @@ def page(
     papers: BesidePaper,
     warnings: list[str],
     theory: list[Shown],
-    arm_pages: bool = True,
+    arm_pages: bool,
 ) -> str:
     """Returns the page as HTML. Files beside it (tables, figures, records, arms' pages if any) are linked."""
     from jinja2 import Environment
@@ -125,7 +126,7 @@ def _card(card: dict[str, Any]) -> list[str]:
     nodes, degree = card["nodes_per_graph"], card["in_degree"]
     return [
         f"{card['level']} {card['task']}",
-        f"{card['metric']} {'↑' if card['direction'] == 'maximize' else '↓'}",
+        f"{card['metric']} {Metric(card['metric'], card['direction']).arrow}",
         f"{card['num_graphs']:,}",
         f"{nodes['mean']:.1f} ({nodes['min']:.12g}–{nodes['max']:.12g})",
         f"{card['num_edges']:,}",

@@ -7,10 +7,9 @@ from ssma import paper
 from ssma.study.lookup import read_plan
 from ssma.study.names import FURTHER
 from ssma.study.paths import Results
-from ssma.study.records import read_record, write_record
+from ssma.study.records import PARTS, read_record, write_record
 
 SIZES = "split_sizes.json"
-PARTS = ("train", "validation", "test")
 ENDINGS = {"tables": ("csv", "md", "tex"), "figures": ("csv", "pdf", "png")}
 
 

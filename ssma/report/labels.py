@@ -76,11 +76,6 @@ def listing(names: Iterable[str], most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def counted(number: int, noun: str) -> str:
-    """Returns "1 split" or "3 splits"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def of_all(number: int, planned: int) -> str:
     """Returns "10", or "9/10" if some are lacking."""
     return f"{number}" if number == planned else f"{number}/{planned}"
@@ -127,12 +122,20 @@ class Metric:
         return f"{name} in %" if self.in_percent else name
 
     @property
+    def higher_is_better(self) -> bool:
+        return self.direction == "maximize"
+
+    @property
     def arrow(self) -> str:
-        return "↑" if self.direction == "maximize" else "↓"
+        return "↑" if self.higher_is_better else "↓"
 
     @property
     def better(self) -> str:
-        return "higher is better" if self.direction == "maximize" else "lower is better"
+        return "higher is better" if self.higher_is_better else "lower is better"
+
+    def numbers(self, mean: float, std: float, n: int) -> tuple[float, float | None, int]:
+        """Returns mean, deviation (None if a single value has none) and number as they are shown, but in full."""
+        return float(mean) * self.factor, None if math.isnan(std) else float(std) * self.factor, int(n)
 
     def text(self, value: float, signed: bool = False) -> str:
         return self._text(value, ("+" if signed else "") + self._form(value))

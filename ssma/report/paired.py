@@ -5,13 +5,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.align import align, report_options
+from ssma.report.align import WORST, align, report_options
 from ssma.report.checks import chosen_by_test, unequal_treatment
-from ssma.report.labels import Metric, counted, listing, metrics_of, p_text, setting, value_text
+from ssma.report.labels import Metric, listing, metrics_of, p_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import ALPHA, Interval, NotTestable
 from ssma.statistics.pairs import PairComparison, compare_pairs, holm
+from ssma.study.cost import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -31,6 +32,11 @@ CAPTION = (
     "interval and Wilcoxon's test take the pairs as independent. P: Bayesian correlated t-test; {equivalent}. Not "
     "testable does not mean that there is no difference. {missing} More: docs/statistics.md."
 )
+TREATED = {
+    "not_testable": "Where a fit is not ok, the others are described and not tested.",
+    "drop": "Pairs with a fit that is not ok are left out (report.missing: drop).",
+    "worst": WORST,
+}
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Difference:
         mean = self.found.difference.mean
         if mean == 0:
             return "equal"
-        return "better" if (mean > 0) == (self.metric.direction == "maximize") else "worse"
+        return "better" if (mean > 0) == self.metric.higher_is_better else "worse"
 
     @property
     def holds(self) -> bool:
@@ -153,13 +159,13 @@ def paired(
     options = report_options(plan)
     caption = CAPTION.format(
         title=layout.title, first=f"{setting(key)} {value_text(first)}", tests=tests_of(found.values()),
-        equivalent=_equivalent(layout.datasets, metrics_of(frame), options), missing=missing_text(options),
+        equivalent=_equivalent(layout.datasets, metrics_of(frame), options), missing=TREATED[options.missing],
     )  # fmt: skip
     notes = unequal_treatment(plan, ablation) + chosen_by_test(plan, [cell["arm"] for cell in layout.cells])
     columns = ["data set", "layer", setting(key), *COLUMNS]
     if not any(row[-1].text for row in cells):  # all were tested: no reasons
         columns, cells = columns[:-1], [row[:-1] for row in cells]
-    return Table(f"{ablation}-paired", caption, columns, cells, notes, True)
+    return Table(f"{ablation}-paired", caption, columns, cells, notes, grouped=True)
 
 
 def _comparisons(layout: Layout) -> list[tuple[str, str, Point]]:
@@ -214,17 +220,16 @@ def p_texts(one: Difference) -> list[str]:
 
 def difference_cell(found: PairComparison, metric: Metric, arm: str) -> Cell:
     n, mean, std = found.difference.n, found.difference.mean, found.difference.std
-    spread = None if isinstance(std, NotTestable) else std
-    text = f"{metric.spread(mean, math.nan if spread is None else spread, signed=True)} ({n})"
-    numbers = (mean * metric.factor, None if spread is None else spread * metric.factor, n)
-    return Cell(text, arm=arm, numbers=numbers)
+    std = math.nan if isinstance(std, NotTestable) else std
+    text = f"{metric.spread(mean, std, signed=True)} ({n})"
+    return Cell(text, arm=arm, numbers=metric.numbers(mean, std, n))
 
 
 def _probabilities(found: PairComparison, metric: Metric) -> list[str]:
     if isinstance(found.posterior, NotTestable):
         return [UNTESTED] * 3
     sides = [found.posterior.below, found.posterior.within, found.posterior.above]
-    return [f"{side:.3f}" for side in (sides if metric.direction == "maximize" else sides[::-1])]
+    return [f"{side:.3f}" for side in (sides if metric.higher_is_better else sides[::-1])]
 
 
 def _reasons(reasons: dict[str, str]) -> str:
@@ -249,11 +254,3 @@ def _equivalent(datasets: list[str], metrics: dict[str, Metric], options: "Repor
         where = f" ({listing(here, 12)})" if len(names) > 1 else ""
         lines.append(f"{metric.title}{where}: {metric.better}, equivalent up to {width}")
     return "; ".join(lines) or "no metric is known"
-
-
-def missing_text(options: "Report") -> str:
-    return {
-        "not_testable": "Where a fit is not ok, the others are described and not tested.",
-        "drop": "Pairs with a fit that is not ok are left out (report.missing: drop).",
-        "worst": "A failed fit counts as the worst test metric of the data set in this report (report.missing: worst).",
-    }[options.missing]

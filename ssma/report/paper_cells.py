@@ -8,11 +8,11 @@ from ssma.paper import Result, protocols
 from ssma.report.labels import setting, value_text
 from ssma.study.config import Tune
 from ssma.study.presets import preset
-from ssma.study.settings import ONLY_FOR_LAYERS, SSMAOptions
+from ssma.study.settings import GROUPS, ONLY_FOR_LAYERS, SSMAOptions
 from ssma.study.space import values_of
 from ssma.study.tuning import splits_to_prune, tuning
 
-PAPERS_SSMA = SSMAOptions().model_dump()
+PAPERS_SSMA = {f"ssma.{key}": value for key, value in SSMAOptions().model_dump().items()}
 SEARCHED = ("ssma.kappa", "ssma.compression", "ssma.selection")
 OPERATOR = ("ssma.mixing", "ssma.normalisation", "ssma.slots_from")
 LEFT_OPEN = {"runtime_measurment": ("ssma.kappa", "ssma.compression")}
@@ -70,7 +70,7 @@ def fits(result: Result, arm: dict[str, Any]) -> bool:
     """Says whether an arm of an entry's data set, layer and aggregator is that entry, however it was trained."""
     if result.aggregator != "ssma":
         return True
-    wanted = {key: PAPERS_SSMA[key.removeprefix("ssma.")] for key in OPERATOR}
+    wanted = {key: PAPERS_SSMA[key] for key in OPERATOR}
     wanted["ssma.learn_affine"] = result.variant == "learnable"
     if result.variant in ("random", "attention"):
         wanted["ssma.selection"] = result.variant
@@ -85,10 +85,8 @@ def alike(arm: dict[str, Any], other: dict[str, Any]) -> bool:
     """
 
     def treatment(one: dict[str, Any]) -> dict[str, Any]:
-        groups = ("model", "training")
-        given = {f"{group}.{key}": value for group in groups for key, value in one["settings"][group].items()}
-        searched = {key: ["searched", values] for key, values in one["space"].items() if key.startswith(groups)}
-        return given | searched
+        searched = one["space"].items()
+        return _given(one) | {key: ["searched", values] for key, values in searched if key.partition(".")[0] in GROUPS}
 
     if arm["dataset"] != other["dataset"]:
         return False
@@ -99,10 +97,14 @@ def alike(arm: dict[str, Any], other: dict[str, Any]) -> bool:
     return all(first[key] == second[key] for key in (first.keys() & second.keys()) - left_out)
 
 
+def _given(arm: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings of an arm's network and training under their full names."""
+    return {f"{group}.{key}": value for group in GROUPS for key, value in arm["settings"][group].items()}
+
+
 def ssma_options(arm: dict[str, Any]) -> dict[str, Any]:
     """Returns the options of an arm's SSMA under their full names; those that are searched have a stand-in."""
-    options = PAPERS_SSMA | arm["settings"]["aggregator"]
-    return {f"ssma.{key}": value for key, value in options.items()}
+    return PAPERS_SSMA | {f"ssma.{key}": value for key, value in arm["settings"]["aggregator"].items()}
 
 
 def paper_dataset(spec: dict[str, Any]) -> str | None:
@@ -146,9 +148,7 @@ def _settings(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iter
         expected["model.positional_encoding"] = "random_walk"
     if result.table == "learn_affine_results":
         expected |= AFFINE
-    given = {
-        f"{group}.{key}": value for group in ("model", "training") for key, value in arm["settings"][group].items()
-    }
+    given = _given(arm)
     for key in sorted(given.keys() & expected.keys()):
         printed = "no limit" if key in UNLIMITED else value_text(expected[key])
         if key in arm["space"]:
@@ -169,9 +169,9 @@ def _options(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Itera
             elif key in grid and (found := _values(arm["space"][key])) != (papers := _values(grid[key])):
                 yield _line(f"{setting(key)} searched in", found, papers)
         elif key in arm["space"]:
-            yield _line(setting(key), "searched", value_text(PAPERS_SSMA[key.removeprefix("ssma.")]))
-        elif key != "ssma.learn_affine" and value != PAPERS_SSMA[key.removeprefix("ssma.")]:
-            yield _line(setting(key), value_text(value), value_text(PAPERS_SSMA[key.removeprefix("ssma.")]))
+            yield _line(setting(key), "searched", value_text(PAPERS_SSMA[key]))
+        elif key != "ssma.learn_affine" and value != PAPERS_SSMA[key]:
+            yield _line(setting(key), value_text(value), value_text(PAPERS_SSMA[key]))
 
 
 def _search(result: Result, arm: dict[str, Any]) -> Iterator[str]:

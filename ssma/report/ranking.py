@@ -3,15 +3,16 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.align import align, report_options
+from ssma.report.align import WORST, align, report_options
 from ssma.report.encoding import encode
 from ssma.report.figures import INK, OF_STUDIES, set_theme
-from ssma.report.labels import acting, counted, listing, metrics_of, p_text, point_text, setting, value_text
+from ssma.report.labels import acting, listing, metrics_of, p_text, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import NotTestable
 from ssma.statistics.ranks import RankComparison, compare_ranks
-from ssma.tune.select import SIGN
+from ssma.study.cost import counted
+from ssma.study.records import SIGN
 
 if TYPE_CHECKING:
     import pandas
@@ -25,7 +26,7 @@ SHORT_LABEL = 14
 TREATED = {
     "not_testable": "A place with a fit that is not ok is not ranked, and then nothing is tested.",
     "drop": "Means are over the splits and seeds at which the fits of all arms are ok (report.missing: drop).",
-    "worst": "A failed fit counts as the worst test metric of the data set in this report (report.missing: worst).",
+    "worst": WORST,
 }
 
 

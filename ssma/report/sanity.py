@@ -22,10 +22,17 @@ SAID = {
 }
 """What is said of a data set by the counts in its card, of which the first that it has are taken."""
 MEANT = {
-    "have a copy": "A copy is stored alike, targets aside; isomorphic graphs stored in another order are not counted.",
-    "are like": "Graphs are alike if no message passing tells them apart, as with isomorphic ones, targets aside.",
+    "copies": "A copy is stored alike, targets aside; isomorphic graphs stored in another order are not counted.",
+    "alike": "Graphs are alike if no message passing tells them apart, as with isomorphic ones, targets aside.",
 }
-"""Words of ``SAID`` -> what they mean."""
+"""What each of these means."""
+
+
+class Repeated(NamedTuple):
+    """A kind of ``SAID``, and what is said of a data set."""
+
+    kind: str
+    text: str
 
 
 class Constants(NamedTuple):
@@ -48,7 +55,7 @@ def read_sanity(results: Results, plan: dict[str, Any]) -> dict[str, dict[str, A
     return found
 
 
-def read_copies(results: Results, plan: dict[str, Any]) -> dict[str, str]:
+def read_copies(results: Results, plan: dict[str, Any]) -> dict[str, Repeated]:
     """Returns what is to be said of data sets with graphs that have one like them in the training part, by data set.
 
     The cards count validation and test graphs together; those of older code know exact copies only.
@@ -68,18 +75,19 @@ def read_copies(results: Results, plan: dict[str, Any]) -> dict[str, str]:
             held_out = extent(splits[split]["validation"] + splits[split]["test"] for split in used)
             counts = (card[kind]["graphs"], card["num_graphs"], extent(leaked), held_out)
             exact = extent(card["copies"]["leaked"][split] for split in used)
-            found[label] = SAID[kind].format(*counts, exact)
+            found[label] = Repeated(kind, SAID[kind].format(*counts, exact))
     return found
 
 
-def copy_notes(copies: dict[str, str]) -> list[str]:
+def copy_notes(copies: dict[str, Repeated]) -> list[str]:
     """Returns a line that explains the mark of ``copies_marked``, if any data set has it."""
-    told = "; ".join(f"{name}: {text}" for name, text in copies.items())
-    meant = [words for kind, words in MEANT.items() if any(kind in text for text in copies.values())]
+    told = "; ".join(f"{name}: {one.text}" for name, one in copies.items())
+    kinds = {one.kind for one in copies.values()}
+    meant = [words for kind, words in MEANT.items() if kind in kinds]
     return [f"{COPIES} {told}. {' '.join(meant)}"] if told else []
 
 
-def copies_marked(table: Table, copies: dict[str, str]) -> Table:
+def copies_marked(table: Table, copies: dict[str, Repeated]) -> Table:
     """Returns the table with a mark wherever such a data set is named, in a heading or in its column, and footnotes.
 
     Args:
@@ -101,7 +109,7 @@ def copies_marked(table: Table, copies: dict[str, str]) -> Table:
         [replace(cell, text=marked(cell.text)) if place in places else cell for place, cell in enumerate(row)]
         for row in table.rows
     ]
-    notes = copy_notes({name: text for name, text in copies.items() if name in seen})
+    notes = copy_notes({name: one for name, one in copies.items() if name in seen})
     return replace(table, columns=columns, rows=rows, footnotes=table.footnotes + notes)
 
 

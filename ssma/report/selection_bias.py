@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ssma.statistics.pairs import paired_differences
-from ssma.tune.select import SIGN, Scores, choose, mean_score
+from ssma.study.records import SIGN
+from ssma.tune.select import Scores, choose, mean_score
 
 if TYPE_CHECKING:
     import pandas

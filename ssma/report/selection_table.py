@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.flags import size_text, space_size
 from ssma.report.folds import seen_in_tuning
-from ssma.report.labels import Metric, counted, extent, listing, metrics_of, of_all, point_text
+from ssma.report.labels import Metric, extent, listing, metrics_of, of_all, point_text
 from ssma.report.selection_bias import Bias
 from ssma.report.statistics import BIASED, summarise
 from ssma.report.table import Cell, Table
@@ -14,6 +14,7 @@ from ssma.report.tables import cell_of
 from ssma.statistics.describe import SMALLEST
 from ssma.statistics.outcome import Interval, NotTestable
 from ssma.statistics.pairs import corrected_t
+from ssma.study.cost import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -87,7 +88,7 @@ def _cell(bias: Bias, rule: str, metric: Metric) -> Cell:
         return Cell("–")
     text = f"{metric.spread(found.mean, found.std)} ({of_all(found.n, len(found.tests))})"
     text += " †" if rule == "test" else ""
-    return Cell(text, numbers=_numbers(found.mean, found.std, found.n, metric))
+    return Cell(text, numbers=metric.numbers(found.mean, found.std, found.n))
 
 
 def _optimism(
@@ -99,7 +100,7 @@ def _optimism(
     n, splits = len(bias.gains), len(bias.outcomes["test"].tests)
     text = _signed(bias.optimism, metric) + ("" if n == splits else f" (on {n} of {splits} splits)")
     text += " (nothing to choose)" if arm["trials"] == 1 else " (one trial is left)" if bias.usable == 1 else ""
-    optimism = Cell(text, numbers=(bias.optimism * metric.factor, None, n))
+    optimism = Cell(text, numbers=metric.numbers(bias.optimism, math.nan, n))
     interval = _interval(bias, ratio)
     if isinstance(interval, NotTestable):
         untested.append(interval.reason)
@@ -162,7 +163,3 @@ def _mean(arms: list[tuple[dict[str, Any], Bias]], metric: Metric) -> str:
 
 def _signed(value: float, metric: Metric) -> str:
     return metric.text(value, signed=True) if abs(value) > 1e-12 else metric.text(0.0)  # equal but for rounding
-
-
-def _numbers(mean: float, std: float, n: int, metric: Metric) -> tuple[float, float | None, int]:
-    return float(mean) * metric.factor, None if math.isnan(std) else float(std) * metric.factor, int(n)

@@ -5,11 +5,10 @@ from typing import Any
 
 from ssma.errors import StudyError
 from ssma.report.affine import without_pictures
-from ssma.report.kept import PARTS
 from ssma.report.labels import Metric, listing, spans
 from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
-from ssma.study.records import read_record
+from ssma.study.records import PARTS, read_record
 
 
 def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], written: Results | None = None) -> str:

@@ -1,17 +1,16 @@
-"""What the numbers of a frame say: means with their spread, and the claim one should not make.
+"""What the numbers of a frame say: means with their spread.
 
 The rule for a mean and its spread: first average the repeats (seeds) within a split, then take the mean and the
 SAMPLE standard deviation (n - 1) over splits. With a single split, both are over its repeats. Only fits with the status
 ``ok`` count, and how many were planned is always said beside them.
 """
 
-from dataclasses import dataclass
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from ssma.report.labels import counted, extent
+from ssma.report.labels import extent
 from ssma.statistics.describe import Description, describe
-from ssma.tune.select import choose
+from ssma.study.cost import counted
 
 if TYPE_CHECKING:
     import pandas
@@ -79,39 +78,10 @@ def _reason(rows: "pandas.DataFrame") -> str:
     return shorten(head if " " in head else reason, 60, placeholder=" ...")  # the name of an exception says too little
 
 
-def describe_arm(frame: "pandas.DataFrame", arm: str) -> Description | None:
+def description_of(frame: "pandas.DataFrame", arm: str) -> Description | None:
     """Returns an arm's mean, spread and interval over the units of `summarise`, in raw units; None if no fit is ok."""
     rows = frame[(frame["arm"] == arm) & (frame["stage"] == "evaluate")]
     ok = rows[rows["status"] == "ok"]
-    return None if ok.empty else describe(_units(rows, ok))
-
-
-def _units(rows: "pandas.DataFrame", ok: "pandas.DataFrame") -> "pandas.Series":
-    """Returns the test metrics that a spread is over: of splits (their seeds averaged), or of one split's seeds."""
-    return ok.groupby("split")["test"].mean() if rows["split"].nunique() > 1 else ok["test"]
-
-
-@dataclass(frozen=True)
-class SelectedClaim:
-    """What would have been claimed. Never a result: wherever it is shown, `BIASED` stands beside it."""
-
-    trial: int
-    mean: float
-    std: float
-    n: int
-
-
-def test_selected_claim(frame: "pandas.DataFrame", arm: str) -> SelectedClaim | None:
-    """Returns what choosing the complete trial with the best mean TEST metric would have claimed: always biased.
-
-    Mean and sample standard deviation are over the splits that the trial was tuned on. None if no complete trial has
-    all its fits.
-    """
-    rows = frame[(frame["arm"] == arm) & (frame["stage"] == "tune") & (frame["trial_state"] == "complete")]
-    whole = rows.groupby("trial").filter(lambda trial: (trial["status"] == "ok").all())
-    if whole.empty:
+    if ok.empty:
         return None
-    scores = {int(trial): dict(zip(part["split"], part["test"], strict=True)) for trial, part in whole.groupby("trial")}
-    best = choose(scores, [0], whole["direction"].iloc[0])[0]  # one choice for all splits
-    tests = whole.loc[whole["trial"] == best, "test"]
-    return SelectedClaim(best, float(tests.mean()), float(tests.std(ddof=1)), len(tests))
+    return describe(ok.groupby("split")["test"].mean() if rows["split"].nunique() > 1 else ok["test"])

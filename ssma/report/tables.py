@@ -1,6 +1,5 @@
 """The comparison table of an ablation: a mean with its spread for every arm."""
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ from ssma.report.floor import Floor, floor_marked, floor_notes
 from ssma.report.labels import Metric, acting, listing, metrics_of, of_all, setting, value_text
 from ssma.report.layout import headings, lay_out
 from ssma.report.sanity import constant_notes, constants, marked, sanity_rows
-from ssma.report.statistics import describe_arm, summarise
+from ssma.report.statistics import description_of, summarise
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import Interval
 from ssma.study.ids import canonical
@@ -72,14 +71,13 @@ def cell_of(arm: str | None, summary: "pandas.DataFrame", bold: set[str], biased
         return Cell(row["reason"] if row["reason"] in ("missing", "failed") else f"failed: {row['reason']}", arm=arm)
     metric = Metric(row["metric"], row["direction"])
     text = f"{metric.spread(row['mean'], row['std'])} ({of_all(row['n'], row['planned'])})"
-    std = None if math.isnan(row["std"]) else float(row["std"]) * metric.factor
-    numbers = (float(row["mean"]) * metric.factor, std, int(row["n"]))
+    numbers = metric.numbers(row["mean"], row["std"], row["n"])
     return Cell(f"{text} †" if arm in biased else text, arm in bold, arm, numbers)
 
 
 def _with_interval(cell: Cell, frame: "pandas.DataFrame", summary: "pandas.DataFrame") -> Cell:
     """Adds the interval of the mean to the entry of an arm, or says why there is none."""
-    found = describe_arm(frame, cell.arm) if cell.arm else None
+    found = description_of(frame, cell.arm) if cell.arm else None
     if found is None:
         return cell
     if not isinstance(found.interval, Interval):
@@ -98,7 +96,7 @@ def _best(cells: list[dict], summary: "pandas.DataFrame", metrics: dict[str, Met
     for (dataset, _), group in groups.items():
         rows = summary.loc[sorted(group)]
         means = rows["mean"].map(canonical)  # to 12 digits: the same values in other splits have the same mean
-        best = means.min() if metrics[dataset].direction == "minimize" else means.max()
+        best = means.max() if metrics[dataset].higher_is_better else means.min()
         if len(rows) > 1:
             bold |= set(rows.index[(means == best) & (rows["n"] == rows["planned"])])
     return bold

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.labels import counted, listing
+from ssma.report.labels import listing
 from ssma.statistics.exponent import Exponent, fit_exponent, mean_exponent
+from ssma.study.cost import counted
 
 if TYPE_CHECKING:
     import pandas

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.axes import axis_table
 from ssma.report.encoding import is_numeric
 from ssma.report.floor import MARK, Floor, below_text
-from ssma.report.labels import Metric, counted, extent, listing, metrics_of, point_text, setting, value_text
+from ssma.report.labels import Metric, extent, listing, metrics_of, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.paired import UNTESTED, Difference, compare_family, tests_of
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.statistics.outcome import ALPHA
+from ssma.study.cost import counted
 from ssma.study.ids import canonical
 from ssma.study.part import baseline_name, baselines
 
@@ -117,7 +118,7 @@ class _Reader:
         return [arm["dataset"] for arm in self.plan["arms"] if arm["id"] in arms and len(arm["splits"]) == 1]
 
     def best(self, arms: list[str], metric: Metric) -> str:
-        return (max if metric.direction == "maximize" else min)(arms, key=self.mean)
+        return (max if metric.higher_is_better else min)(arms, key=self.mean)
 
 
 def words(
@@ -192,7 +193,7 @@ def _compared(
     """Returns "mean +1.5 [...], p 1 (Holm), not told apart; ssma ..."; of many settings the best and the worst."""
     if len(others) <= MOST_NAMED:
         return "; ".join(f"{point_text(arms[arm])} {found[arm].text}" for arm in others)
-    ranked = sorted(others, key=reader.mean, reverse=metric.direction == "maximize")
+    ranked = sorted(others, key=reader.mean, reverse=metric.higher_is_better)
     return "; ".join(
         f"the {which} of {len(others)}, {point_text(arms[arm])}, {found[arm].text}"
         for which, arm in (("best", ranked[0]), ("worst", ranked[-1]))

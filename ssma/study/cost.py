@@ -101,14 +101,14 @@ def describe(cost: Cost, cores: int) -> str:
     left_out = f", not counting {', '.join(cost.unknown)} (size unknown until prepared)" if cost.unknown else ""
     by_fits, by_steps = "by fits of their data set, layer and aggregator", "by reference steps up to the epoch cap"
     basis = _basis(cost.measured, cost.arms, by_fits, by_steps)
-    counts = ", ".join(_count(*pair) for pair in ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))
-    text = f"{counts}\nabout {duration(cost.seconds / cores)} in all on {_count(cores, 'core')}{left_out} ({basis})"
+    counts = ", ".join(counted(*pair) for pair in ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))
+    text = f"{counts}\nabout {duration(cost.seconds / cores)} in all on {counted(cores, 'core')}{left_out} ({basis})"
     if not cost.theory:
         return text
     number = len(cost.theory)
     alone = duration(sum(cost.theory.values()) / min(cores, number))
     told = _basis(cost.theory_measured, number, "by their own records", "by reference steps")
-    return f"{text}\nof it about {alone} for {_count(number, 'theory experiment')} ({told})"
+    return f"{text}\nof it about {alone} for {counted(number, 'theory experiment')} ({told})"
 
 
 def _basis(measured: int, number: int, records: str, otherwise: str) -> str:
@@ -118,8 +118,9 @@ def _basis(measured: int, number: int, records: str, otherwise: str) -> str:
     return f"{measured} of {number} {records}, the others {otherwise}"
 
 
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str) -> str:
+    """Returns "1 split" or "3 splits"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def duration(seconds: float) -> str:

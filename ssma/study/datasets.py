@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 
 from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, Text, own_option
 
-PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
+DEFAULT_PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
 
 

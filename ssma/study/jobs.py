@@ -90,11 +90,11 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
     """
     for arm in plan["arms"]:
         chosen, evaluation = _read(results.chosen(arm["id"])), _read(results.evaluation(arm["id"]))
-        flags = [results.arm(arm["id"]) / name for name in ("tuned", "evaluated")]
+        tuned, evaluated = (results.arm(arm["id"]) / name for name in ("tuned", "evaluated"))
         if not chosen:
-            _remove(flags[0])
+            _remove(tuned)
         if not (chosen and evaluation and all(results.fit(fit["id"]).exists() for fit in evaluation["fits"])):
-            _remove(flags[1])
+            _remove(evaluated)
     for experiment in plan["theory"].values():
         record = results.theory(experiment["id"])
         if not _read(record):

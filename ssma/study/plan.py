@@ -11,7 +11,7 @@ from ssma import RESULT_VERSION
 from ssma.study.classes import NO_OPTIONS, class_fingerprint, options_of, set_fingerprint
 from ssma.study.combinations import idle_axes, impossible, not_given
 from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
-from ssma.study.datasets import PARTS, Dataset
+from ssma.study.datasets import DEFAULT_PARTS, Dataset
 from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, slug
 from ssma.study.names import LABEL, name_errors, quoted, short
 from ssma.study.presets import SPLIT_SCHEME, preset
@@ -235,7 +235,7 @@ class _Planner:
         if spec["source"] == "tu":
             spec["name"] = spec["name"] or label
         if spec["source"] == "ogbn":
-            spec["parts"] = spec["parts"] or PARTS[spec["name"]]
+            spec["parts"] = spec["parts"] or DEFAULT_PARTS[spec["name"]]
         if spec["source"] in ("folder", "file", "pyg"):
             spec["content"] = self._content(label, spec)
         splits, use = self._splits(label, data)
@@ -392,8 +392,8 @@ def _applies(key: str, layer: str, aggregator: str, parted: bool) -> bool:
 
 def _without(settings: dict[str, Any], searched: dict[str, Any], aggregator: str) -> dict[str, Any]:
     """Returns settings without those that a search sets."""
-    names = {"aggregator": aggregator}
+    sought = {table_of(key, aggregator) for key in searched}
     return {
-        group: {key: value for key, value in values.items() if f"{names.get(group, group)}.{key}" not in searched}
+        group: {key: value for key, value in values.items() if (group, key) not in sought}
         for group, values in settings.items()
     }

@@ -20,6 +20,10 @@ PLACES = {
     "theory/*.json": ("theory", "id"),
 }
 """Where records lie in results -> their kind, and the key that has the name of the file or of its folder."""
+PARTS = ("train", "validation", "test")
+"""Parts of a split, and what a fit is measured on."""
+SIGN = {"maximize": 1, "minimize": -1}
+"""Direction of a metric -> what makes the better value the higher one."""
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -14,29 +14,14 @@ from ssma.track.tracker import Tracker
 log = logging.getLogger("ssma.track")
 
 
-class NoTracker:
-    """Takes what a tracker takes and does nothing."""
-
-    def arm(self, arm: dict[str, Any]) -> None:
-        pass
-
-    def trial(self, arm: dict[str, Any], trial: dict[str, Any], fits: list[dict[str, Any]]) -> None:
-        pass
-
-    def fit(self, arm: dict[str, Any], split: int, repeat: int, fit: dict[str, Any]) -> None:
-        pass
-
-    def finish(self, arm: dict[str, Any], status: str, reason: str | None = None) -> None:
-        pass
-
-
 class LiveTracker:
-    """A tracker that turns itself off, with one warning, when its store fails. See ``Tracker`` for the methods."""
+    """A tracker that turns itself off, with one warning, when its store fails. See ``Tracker`` for the methods.
 
-    def __init__(self, results: Results, tracker: Tracker, uri: str) -> None:
-        self.results = results
-        self.tracker: Tracker | NoTracker = tracker
-        self.uri = uri
+    One that is off, as without a tracker, does nothing.
+    """
+
+    def __init__(self, results: Results, tracker: Tracker | None, uri: str = "") -> None:
+        self.results, self.tracker, self.uri = results, tracker, uri
 
     def arm(self, arm: dict[str, Any]) -> None:
         self._guard("arm", arm)
@@ -51,31 +36,31 @@ class LiveTracker:
         self._guard("finish", arm, status, reason)
 
     def _guard(self, method: str, *arguments: Any) -> None:
-        if isinstance(self.tracker, NoTracker):
+        if self.tracker is None:
             return
         try:
             with mlflow_errors(self.uri):
                 getattr(self.tracker, method)(*arguments)
         except StudyError as error:
             _give_up(self.results, error)
-            self.tracker = NoTracker()
+            self.tracker = None
 
 
-def open_tracker(results: Results, plan: dict[str, Any]) -> LiveTracker | NoTracker:
+def open_tracker(results: Results, plan: dict[str, Any]) -> LiveTracker:
     """Returns the tracker that a study asks for.
 
     A store that cannot be used costs a study less than ten seconds and one warning: it is noted beside the results, and
-    later jobs get ``NoTracker`` at once.
+    the trackers of later jobs are off at once.
     """
     track = plan["config"]["track"]
     if not track["enabled"] or unusable(results):
-        return NoTracker()
+        return LiveTracker(results, None)
     try:
         uri = tracking_uri(results, track["uri"])
         return LiveTracker(results, Tracker.open(results, uri, plan), uri)
     except StudyError as error:
         _give_up(results, error)
-        return NoTracker()
+        return LiveTracker(results, None)
 
 
 def unusable(results: Results) -> str | None:

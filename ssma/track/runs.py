@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from ssma.study.ids import digest
+from ssma.study.records import PARTS
 from ssma.track.names import LONGEST_NAME, flatten, param_values, safe_name
 
 FINAL_STATE = {
@@ -148,7 +149,7 @@ def fit_run(arm: dict[str, Any], split: int, repeat: int, fit: dict[str, Any]) -
         values = _history(fit, name)
         if name != "auxiliary_loss" or any(values):  # all zero where no module has one
             points += _curve(shown, values, _times(fit))
-    best = {f"best.{part}_{metric}": (fit[part] or {}).get(metric) for part in ("train", "validation", "test")}
+    best = {f"best.{part}_{metric}": (fit[part] or {}).get(metric) for part in PARTS}
     numbers = {"best_epoch": fit["best_epoch"], "parameters": fit["parameters"], "seconds": fit["seconds"]}
     points += _final(best | numbers, fit["best_epoch"] or 0, _end(fit))
     tags = {"split": split, "repeat": repeat, "seed": spec["seed"], "fit": fit["id"]}

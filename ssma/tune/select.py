@@ -4,11 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from ssma.study.records import SIGN
+
 Scores = Mapping[int, Mapping[int, float]]
 """Trial number -> split -> score."""
-
-SIGN = {"maximize": 1, "minimize": -1}
-"""Direction -> what makes the better score the higher one."""
 
 
 def choose(

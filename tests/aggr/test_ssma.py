@@ -1,6 +1,7 @@
 """SSMA against its definition, written here as plain loops over nodes, neighbours and frequencies."""
 
 import cmath
+import copy
 import math
 from functools import partial
 
@@ -20,6 +21,7 @@ from torch_geometric.nn import (
 from torch_geometric.nn.aggr import MultiAggregation
 
 from ssma.aggr import SSMAAggregation, use_aggregation
+from ssma.aggr.selection import random_slots
 
 
 def constant_map(x, m1, m2):
@@ -263,8 +265,6 @@ def test_every_way_to_call():
 def test_random_selection_draws_without_replacement_and_without_bias():
     torch.manual_seed(0)
     aggr = SSMAAggregation(1, 2, "random", 1.0).train()
-    from ssma.aggr.selection import random_slots
-
     counts = torch.zeros(5)
     for _ in range(4000):
         slots, filled = random_slots(torch.arange(1.0, 6).view(5, 1, 1), torch.zeros(5, dtype=torch.long), 1, 2, True)
@@ -339,8 +339,6 @@ def test_flow_and_bipartite():
 
 
 def test_copy_state_dict_and_reset(tmp_path):
-    import copy
-
     torch.manual_seed(0)
     x, edge_index = torch.randn(10, 8), torch.randint(10, (2, 40))
     conv = use_aggregation(GCNConv(8, 8), SSMAAggregation(8, learn_affine=True))

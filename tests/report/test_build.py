@@ -105,6 +105,7 @@ def test_what_left_the_study_leaves_its_report(study, tmp_path):
     assert own < files_of(out)
 
 
+@pytest.mark.usefixtures("no_images")
 def test_no_part_of_the_page_has_the_id_of_another(study, fabric, tmp_path):
     names = {"main-1", "kappa_slots-2", "table-main", "main-table", "table", "0", "MUTAG-gcn-sum"}
     fabric.ablations |= dict.fromkeys(names, fabric.ablations["main"])

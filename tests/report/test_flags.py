@@ -6,6 +6,7 @@ from ssma.report.build import build
 from ssma.report.flags import alike, coverage, epoch_cap, flags, idle_pruning, seconds_apart, space_size
 from ssma.report.frame import collect
 from ssma.study.lookup import read_plan
+from ssma.study.records import write_record
 
 SETTINGS = {"aggregator": {}, "model": {"budget": 1000}, "training": {"lr": 0.001, "max_epochs": 10}}
 
@@ -34,8 +35,6 @@ def made(fabric):
 
 
 def write(fabric, arm, fits):
-    from ssma.study.records import write_record
-
     record = {"kind": "evaluation", "arm_id": arm, "status": "ok", "reason": None, "chosen": {}, "fits": fits}
     write_record(fabric.results.evaluation(arm), record | {"planned": len(fits)})
 

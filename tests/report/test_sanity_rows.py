@@ -8,7 +8,15 @@ from ssma.report.checks import unequal_effort, unknown_constants
 from ssma.report.floor import below_text, best_predictor, floor_table, floors
 from ssma.report.frame import collect, read_frame, write_frame
 from ssma.report.paper_tables import beside, results_table
-from ssma.report.sanity import constant_notes, constants, copies_marked, copy_notes, read_copies, read_sanity
+from ssma.report.sanity import (
+    Repeated,
+    constant_notes,
+    constants,
+    copies_marked,
+    copy_notes,
+    read_copies,
+    read_sanity,
+)
 from ssma.report.tables import comparison
 from ssma.report.units import units_of
 from ssma.study.lookup import read_plan
@@ -190,12 +198,12 @@ def test_data_with_copies_in_the_training_part_are_marked(learned, tmp_path):
     plan = read_plan(learned.plan)
     copies = read_copies(learned, plan)
     said = "9 of 188 graphs have a copy, in a split 0 to 3 of the 3 validation and test graphs one in the training part"
-    assert copies == {"MUTAG": said}
+    assert copies == {"MUTAG": Repeated("copies", said)}
     table = copies_marked(comparison(plan, "main", collect(learned)), copies)
     note = f"¶ MUTAG: {said}. A copy is stored alike, targets aside; isomorphic graphs stored in another order are not "
     note += "counted."
     assert table.columns[2] == "MUTAG (accuracy in % ↑) ¶" and table.footnotes == [note]
-    assert copies_marked(table, {"PTC": "no"}) == table
+    assert copies_marked(table, {"PTC": Repeated("copies", "no")}) == table
     build(learned, tmp_path / "out")
     for name in ("main-paired", "main-sanity", "arms", "paper/results_tu_zinc"):
         text = (tmp_path / "out" / "tables" / f"{name}.md").read_text()
@@ -214,6 +222,6 @@ def test_graphs_that_are_alike_are_said_with_the_copies_among_them(learned):
     said = (
         "9 of 188 graphs are like another one, in a split 0 to 3 of the 3 validation and test graphs like one in the "
     )
-    assert copies == {"MUTAG": f"{said}training part, 0 of them exact copies"}
+    assert copies == {"MUTAG": Repeated("alike", f"{said}training part, 0 of them exact copies")}
     meant = "Graphs are alike if no message passing tells them apart, as with isomorphic ones, targets aside."
-    assert copy_notes(copies) == [f"¶ MUTAG: {copies['MUTAG']}. {meant}"]
+    assert copy_notes(copies) == [f"¶ MUTAG: {copies['MUTAG'].text}. {meant}"]

@@ -67,24 +67,9 @@ def test_a_single_value_has_no_spread(fabric):
 
 
 def test_an_arm_is_described_over_the_units_of_its_spread(frame):
-    found = statistics.describe_arm(frame, "MUTAG-gcn-sum")
+    found = statistics.description_of(frame, "MUTAG-gcn-sum")
     # fold means 0.82, 0.72, 0.88
     assert (found.n, found.mean, found.std) == (3, pytest.approx(2.42 / 3), pytest.approx(0.0808290, abs=1e-6))
     assert 0.72 <= found.interval.low < found.mean < found.interval.high <= 0.88
-    assert statistics.describe_arm(frame, "ZINC-gcn-sum").n == 3
-    assert statistics.describe_arm(frame, "MUTAG-gin-sum") is None
-
-
-def test_the_claim_by_test_selection_is_of_the_best_complete_trial(frame):
-    claim = statistics.test_selected_claim(frame, "MUTAG-gcn-ssma")
-    # trial 2 is better still, but was pruned
-    assert (claim.trial, claim.mean, claim.n) == (1, pytest.approx(0.92), 2)
-    assert claim.std == pytest.approx(0.04 / math.sqrt(2))
-    assert statistics.test_selected_claim(frame, "MUTAG-gin-sum") is None
-
-
-def test_the_claim_minimises_errors(fabric):
-    arm = fabric.arm("ZINC-gcn-sum")
-    fabric.tuned(arm, [("complete", {}, [0.5]), ("complete", {}, [0.3])])
-    fabric.plan()
-    assert statistics.test_selected_claim(collect(fabric.results), arm).trial == 1
+    assert statistics.description_of(frame, "ZINC-gcn-sum").n == 3
+    assert statistics.description_of(frame, "MUTAG-gin-sum") is None

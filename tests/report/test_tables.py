@@ -6,10 +6,11 @@ import pytest
 from ssma.report.arms import arms
 from ssma.report.checks import mixed_code, mixed_data, over_budget, shared_arms, unequal_treatment
 from ssma.report.frame import collect
-from ssma.report.labels import counted, extent, listing, spans, value_text
+from ssma.report.labels import extent, listing, spans, value_text
 from ssma.report.latex import escape
 from ssma.report.table import Cell, Table
 from ssma.report.tables import comparison
+from ssma.study.cost import counted
 from ssma.study.lookup import read_plan
 from ssma.study.records import read_record, write_record
 

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from datetime import date
@@ -127,8 +128,6 @@ def test_ids_are_paths_that_lead_back():
                    ablations={"a": {"axes": {"aggregator": ["sum", "f-mean_1", "ssma"]}}})  # fmt: skip
     ids = [arm["id"] for arm in plan["arms"]]
     assert len(set(ids)) == 3 * 2 * 3
-    import re
-
     assert all(re.fullmatch("[A-Za-z0-9.-]+", item) for item in ids)
     assert all(named_arm(plan, item)["id"] == item for item in ids)
 

@@ -14,12 +14,14 @@ import yaml
 from ssma.cli import main
 from ssma.errors import StudyError
 from ssma.report.build import build
+from ssma.report.theory import frame
 from ssma.report.theory_words import tell
 from ssma.study.config import parse_study
 from ssma.study.jobs import forget_lost
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import read_record, write_record
+from ssma.theory.experiment import RUN
 
 ROOT = Path(__file__).parents[2]
 STUDY = {
@@ -192,8 +194,6 @@ def test_words_count_what_the_rows_say():
     }
     columns = {name: [row.get(name) for row in rows] for name in rows[0]}
     record = {"name": "sum_of_gram", "settings": settings, "columns": columns}
-    from ssma.report.theory import frame
-
     words = tell(record, frame(record))[1]
     for text in (
         "train mean has a test error of 8, the exact solution 0.",
@@ -212,12 +212,11 @@ def test_words_count_what_the_rows_say():
 def test_missing_failed_and_foreign_records_are_told(finished, tmp_path, monkeypatch, capsys):
     results, plan = Results(tmp_path / "results"), finished[1]
     write_record(results.plan, plan)
-    from ssma.theory import experiment
 
     def broken(settings, seed):
         raise RuntimeError("on purpose")
 
-    monkeypatch.setitem(experiment.RUN, "mixing", broken)
+    monkeypatch.setitem(RUN, "mixing", broken)
     assert main(["theory", str(results.plan), "mixing"]) == 1
     assert "RuntimeError: on purpose" in capsys.readouterr().err
     assert main(["status", str(results.plan)]) == 0

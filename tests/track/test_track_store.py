@@ -25,7 +25,7 @@ from ssma.errors import StudyError
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
 from ssma.track.fill import fill
-from ssma.track.live import LiveTracker, NoTracker, open_tracker
+from ssma.track.live import open_tracker
 from ssma.track.store import artifact_folder, create_store, make_client, mlflow_errors, tracking_uri
 from ssma.track.tracker import Tracker
 
@@ -58,7 +58,7 @@ def test_live_logging_and_filling_say_the_same_once(results):
     plan = make_plan()
     written = {arm["id"]: write_arm(results, arm) for arm in plan["arms"]}
     tracker = open_tracker(results, plan)
-    assert isinstance(tracker, LiveTracker)
+    assert tracker.tracker
     for arm in plan["arms"]:
         log_live(tracker, arm, *written[arm["id"]])
     logged = runs_of(results)
@@ -299,8 +299,8 @@ def test_artifacts_lie_beside_the_store_whatever_the_folder_is_called(tmp_path):
 
 def test_a_folder_that_sqlite_cannot_address_costs_one_warning(tmp_path, warnings_of):
     results, plan = Results(tmp_path / "what?"), make_plan(["one"])
-    assert isinstance(open_tracker(results, plan), NoTracker)
-    assert isinstance(open_tracker(results, plan), NoTracker)
+    assert open_tracker(results, plan).tracker is None
+    assert open_tracker(results, plan).tracker is None
     (line,) = warnings_of()
     assert "SQLite addresses cannot hold '?'; rename the folder or set track.uri" in line
 
@@ -345,8 +345,8 @@ def warnings_of(caplog):
 def test_closed_port_costs_one_warning(tmp_path, warnings_of, uri):
     plan = make_plan(["one"], uri=uri)
     start = time.monotonic()
-    assert isinstance(open_tracker(Results(tmp_path), plan), NoTracker)
-    assert isinstance(open_tracker(Results(tmp_path), plan), NoTracker)
+    assert open_tracker(Results(tmp_path), plan).tracker is None
+    assert open_tracker(Results(tmp_path), plan).tracker is None
     assert time.monotonic() - start < 8
     (line,) = warnings_of()
     assert line.endswith("Records are complete; run `ssma track` later to fill the store.")
@@ -369,7 +369,7 @@ def test_store_that_breaks_on_the_way(results, warnings_of, monkeypatch, asynchr
     with sqlite3.connect(results.store / "mlflow.db") as database:
         database.execute("DROP TABLE metrics")
     log_live(tracker, arm, trials, fits)
-    assert isinstance(tracker.tracker, NoTracker)
+    assert tracker.tracker is None
     assert len(warnings_of()) == 1
 
 
@@ -380,10 +380,10 @@ def test_a_folder_that_the_locale_cannot_name_costs_one_warning(results, warning
     monkeypatch.setattr(Tracker, "arm", lambda *_: "größe".encode("ascii"))
     tracker.uri = "sqlite:////gr\udcc3\udcb6\udcc3\udc9fe/mlflow.db"
     tracker.arm(plan["arms"][0])
-    assert isinstance(tracker.tracker, NoTracker)
+    assert tracker.tracker is None
     (line,) = warnings_of()
     assert "ordinal not in range(128)); set a locale that can name the folder, such as LC_ALL=C.UTF-8." in line
-    assert isinstance(open_tracker(results, plan), NoTracker)
+    assert open_tracker(results, plan).tracker is None
 
 
 def test_a_database_of_optuna_costs_one_warning_and_is_not_to_be_deleted(tmp_path, warnings_of):
@@ -391,7 +391,7 @@ def test_a_database_of_optuna_costs_one_warning_and_is_not_to_be_deleted(tmp_pat
     address = f"sqlite:///{tmp_path}/optuna.db"
     optuna.create_study(storage=address, study_name="mine")
     plan = make_plan(["one"], uri=address)
-    assert isinstance(open_tracker(Results(tmp_path / "results"), plan), NoTracker)
+    assert open_tracker(Results(tmp_path / "results"), plan).tracker is None
     (line,) = warnings_of()
     assert "Can't locate revision" in line and "such as Optuna: set track.uri to another one. Records are" in line
     assert "delete" not in line
@@ -409,7 +409,7 @@ def test_an_error_of_a_cloud_that_keeps_artifacts_costs_one_warning(results, war
     tracker = open_tracker(results, plan)
     monkeypatch.setattr(Tracker, "arm", upload)
     tracker.arm(plan["arms"][0])
-    assert isinstance(tracker.tracker, NoTracker)
+    assert tracker.tracker is None
     assert "cannot be used (Unable to locate credentials); " in warnings_of()[0]
 
 
@@ -418,7 +418,7 @@ def test_a_folder_that_takes_no_note_either_costs_one_warning_a_job(tmp_path, wa
     results, plan = Results(tmp_path), make_plan(["one"])
     results.store.touch()
     for jobs in (1, 2):
-        assert isinstance(open_tracker(results, plan), NoTracker)
+        assert open_tracker(results, plan).tracker is None
         assert len(warnings_of()) == jobs
     assert "File exists" in warnings_of()[0]
 
@@ -446,7 +446,7 @@ def test_file_that_is_no_database(tmp_path, warnings_of):
     results = Results(tmp_path)
     results.store.mkdir()
     (results.store / "mlflow.db").write_text("not a database " * 100)
-    assert isinstance(open_tracker(results, make_plan(["one"])), NoTracker)
+    assert open_tracker(results, make_plan(["one"])).tracker is None
     (line,) = warnings_of()
     assert "file is not a database" in line
     assert "delete" in line
@@ -474,7 +474,7 @@ def test_store_whose_making_was_cut_short_is_made_anew(tmp_path, monkeypatch):
 def test_without_mlflow(tmp_path, warnings_of, monkeypatch):
     for name in ("mlflow", "mlflow.exceptions"):
         monkeypatch.setitem(sys.modules, name, None)
-    assert isinstance(open_tracker(Results(tmp_path), make_plan(["one"])), NoTracker)
+    assert open_tracker(Results(tmp_path), make_plan(["one"])).tracker is None
     assert "MLflow cannot be imported" in warnings_of()[0]
 
 
