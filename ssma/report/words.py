@@ -1,5 +1,6 @@
 """What an ablation found, in sentences with numbers. They say what the records hold, and what they cannot say."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from ssma.statistics.outcome import ALPHA
 from ssma.study.cost import counted
 from ssma.study.ids import canonical
 from ssma.study.part import baseline_name, baselines
+from ssma.study.records import SIGN
 
 if TYPE_CHECKING:
     import pandas
@@ -67,15 +69,18 @@ class _Reader:
         return len(self.axes) == 1 and "aggregator" not in self.axes
 
     def _family(self, reference: Callable[[str, str], str | None]) -> dict[str, Difference]:
-        """Compares arms with results with their references, adjusted over all places."""
+        """Compares arms with their references, adjusted over all places.
+
+        An arm without results is left out, unless the worst takes the place of its fits (``report.missing``).
+        """
         references = {}
         for dataset, layer in self.places():
             arms = self.arms(dataset, layer)
             for arm in arms:
-                other = reference(arm, next(iter(arms)))
-                if other and self.summary.loc[arm, "n"]:
+                if other := reference(arm, next(iter(arms))):
                     references[arm] = other
-        return self.family(references)
+        found = self.family(references)
+        return {arm: one for arm, one in found.items() if self.summary.loc[arm, "n"] or one.p is not None}
 
     def family(self, references: dict[str, str]) -> dict[str, Difference]:
         return compare_family(self.plan, self.frame, references, self.ratios)
@@ -109,6 +114,10 @@ class _Reader:
     def mean(self, arm: str) -> float:
         return canonical(float(self.summary.loc[arm, "mean"]))  # to 12 digits, so that ties are ties
 
+    def standing(self, arm: str, metric: Metric) -> float:
+        """Returns the mean of an arm, turned such that higher is better; the lowest of all without results."""
+        return SIGN[metric.direction] * self.mean(arm) if self.summary.loc[arm, "n"] else -math.inf
+
     def whole(self, arm: str) -> bool:
         """Says whether all planned fits of an arm are ok."""
         return bool(self.summary.loc[arm, "n"] and self.summary.loc[arm, "n"] == self.summary.loc[arm, "planned"])
@@ -118,7 +127,7 @@ class _Reader:
         return [arm["dataset"] for arm in self.plan["arms"] if arm["id"] in arms and len(arm["splits"]) == 1]
 
     def best(self, arms: list[str], metric: Metric) -> str:
-        return (max if metric.higher_is_better else min)(arms, key=self.mean)
+        return max(arms, key=lambda arm: self.standing(arm, metric))
 
 
 def words(
@@ -175,13 +184,13 @@ def _place(reader: _Reader, dataset: str, layer: str, arms: dict[str, Point], ru
     if equal := [point_text(arms[arm]) for arm in run if arm != best and reader.mean(arm) == reader.mean(best)]:
         text += f", and {listing(equal)} {'has' if len(equal) == 1 else 'have'} the same mean"
     name = baseline_name(layer)
-    if others := [arm for arm in run if arm in reader.against]:
+    if others := [arm for arm in arms if arm in reader.against]:
         text += f"; against {name}: {_compared(reader, others, arms, reader.against, metric)}"
     elif any(arm in reader.known for arm in arms):
         text += f"; against {name} not testable: the arms that could be compared have no result"
     else:
         text += f"; no {name} arm with the same network and training is in the study"
-    if others := [arm for arm in run if arm in reader.steps]:
+    if others := [arm for arm in arms if arm in reader.steps]:
         first = point_text(next(iter(arms.values())))
         text += f"; against {first}: {_compared(reader, others, arms, reader.steps, metric)}"
     return f"{text}."
@@ -193,7 +202,7 @@ def _compared(
     """Returns "mean +1.5 [...], p 1 (Holm), not told apart; ssma ..."; of many settings the best and the worst."""
     if len(others) <= MOST_NAMED:
         return "; ".join(f"{point_text(arms[arm])} {found[arm].text}" for arm in others)
-    ranked = sorted(others, key=reader.mean, reverse=metric.higher_is_better)
+    ranked = sorted(others, key=lambda arm: reader.standing(arm, metric), reverse=True)
     return "; ".join(
         f"the {which} of {len(others)}, {point_text(arms[arm])}, {found[arm].text}"
         for which, arm in (("best", ranked[0]), ("worst", ranked[-1]))

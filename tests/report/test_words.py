@@ -5,7 +5,7 @@ import pytest
 from ssma.report.floor import Floor
 from ssma.report.frame import collect
 from ssma.report.labels import Metric
-from ssma.report.paired import Difference
+from ssma.report.paired import Difference, paired
 from ssma.report.words import words
 from ssma.study.lookup import read_plan
 from ssma.study.records import write_record
@@ -191,6 +191,25 @@ def test_of_many_settings_the_best_and_the_worst_are_told(fabric):
     )
     assert said.summary.endswith(" By the means alone the 5 settings are better at 0, worse at 5 of 5 comparisons.")
     assert said.overall[-1].startswith("The best and the worst setting of a place were picked")
+
+
+def test_an_arm_that_failed_everywhere_is_compared_where_the_worst_takes_its_place(fabric):
+    tests = {1: (0.80, 0.71, 0.90), 2: (0.81, 0.70, 0.90), 3: ["diverged"] * 3, 4: None}
+    for value, own in tests.items():
+        arm(fabric, f"MUTAG-gcn-mean-{value}", own)
+    fabric.ablation("rates", {"training.lr": [*tests]}, {f"MUTAG-gcn-mean-{value}": [value] for value in tests})
+    fabric.plan()
+    assert "lr=3" not in found(fabric.results, "rates").summary
+    plan, frame = read_plan(fabric.results.plan) | {"config": {"report": {"missing": "worst"}}}, collect(fabric.results)
+    said = words(plan, "rates", frame, {"MUTAG": 0.0})
+    # the worst is 0.70: differences -0.10 -0.01 -0.20, mean -0.10333, s 0.09504
+    assert "; lr=3 −10.3 [−33.9, +13.3], p 0.401 (Holm), not told apart." in said.details[0]
+    assert said.summary == (
+        "Differences from lr=1 that hold after Holm: none of 2, over 1 place (data set and layer), 3 pairs each. By the "
+        "means alone: lr=2 better at 0, worse at 0, equal at 1 of 1 place; lr=3 better at 0, worse at 1 of 1 place."
+    )
+    table = paired(plan, "rates", frame, {"MUTAG": 0.0})
+    assert [row[table.columns.index("p (Holm)")].text for row in table.rows] == ["1", "0.401", "–"]
 
 
 def test_arms_below_the_floor_are_counted(selection):
