@@ -225,7 +225,13 @@ def edges_of(data: Data, number: int) -> Tensor:
         StudyError: If they are no edges between its nodes; the message names the graph by ``number``.
     """
     value, nodes = data.edge_index, data.num_nodes
-    edges = torch.empty(2, 0) if value is None else torch.as_tensor(value).cpu()
+    try:
+        edges = torch.empty(2, 0) if value is None else torch.as_tensor(value).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:  # such as a list of two tensors
+        raise StudyError(
+            f"graph {number}: edge_index is {type(value).__name__} but expected a tensor, int64 [2, E]; convert it, "
+            "e.g. with torch.stack"
+        ) from error
     if edges.numel() == 0:
         return torch.empty(2, 0, dtype=torch.int64)
     matrix = edges.layout != torch.strided or edges.dtype == torch.bool  # an adjacency: of two nodes it is [2, 2] too

@@ -284,6 +284,11 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0), graph(0, 1, edge_index=PATH.float())], {}, "graph 1: edge_index is torch.float32"),
         ([graph(0, 0), graph(0, 1, edge_index=PATH + 1)], {}, r"graph 1: edge_index spans 1\.\.3"),
         (
+            [graph(0, 0), graph(0, 1, edge_index=list(PATH))],
+            {},
+            r"graph 1: edge_index is list but expected a tensor, int64 \[2, E\]; convert it",
+        ),
+        (
             [graph(0, 0), graph(0, 1, x=torch.eye(2), edge_index=torch.eye(2, dtype=torch.int64).to_sparse())],
             {},
             r"graph 1: edge_index is torch.sparse_coo torch.int64 of shape \[2, 2\], expected int64 \[2, E\]",
