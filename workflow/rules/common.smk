@@ -64,6 +64,7 @@ GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
 
 shell.prefix(prepare_jobs(Path(workflow.basedir)))
 
+
 wildcard_constraints:
     arm="[A-Za-z0-9.-]+",
     dataset="[A-Za-z0-9.-]+",
