@@ -126,7 +126,7 @@ def forget_outdated(results: Results, plan: dict[str, Any], folder: Path) -> Non
         records = [path for arm in arms for path in (results.chosen(arm), results.evaluation(arm)) if path.exists()]
         older = any(path.stat().st_mtime > file.stat().st_mtime for path in records)
         if older or (another and not os.path.exists(note)):
-            file.unlink()
+            file.unlink(missing_ok=True)
 
 
 def date_today(results: Results) -> None:
@@ -141,7 +141,7 @@ def date_today(results: Results) -> None:
 
 def _remove(path: Path) -> None:
     if path.exists():  # a folder that is read-only would refuse to remove even what is not there
-        path.unlink()
+        path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -93,8 +93,10 @@ def arm_points(chosen: dict[str, Any], evaluation: dict[str, Any], fits: list[di
     and the validation mean of the trial that was chosen (where it is one).
 
     They are those of the report: a mean is over splits, each averaged over its repeats first, and a fit whose test
-    metric is no finite number is not good.
+    metric is no finite number is not good. None without a record of any fit, which tell the time too.
     """
+    if not fits:
+        return []
     good = [fit for fit in fits if fit["status"] == "ok" and _finite(fit["test"][fit["metric"]])]
     numbers: dict[str, float | None] = {"fits.ok": len(good), "fits.planned": evaluation["planned"]}
     for part in ("test", "validation") if good else ():
@@ -107,7 +109,7 @@ def arm_points(chosen: dict[str, Any], evaluation: dict[str, Any], fits: list[di
     picked = set(chosen["chosen_trial"].values()) - {None}
     if len(picked) == 1:
         numbers[f"chosen.validation_{chosen['metric']}"] = trials[picked.pop()]
-    return _final(numbers, 0, max(map(_end, fits), default=None))
+    return _final(numbers, 0, max(map(_end, fits)))
 
 
 def trial_run(arm: dict[str, Any], trial: dict[str, Any], fits: Iterable[dict[str, Any]]) -> Run:

@@ -214,6 +214,22 @@ def test_arm_without_evaluation_is_killed_then_finished(results):
     assert runs_of(results)[f"arm:{arm['id']}"][1] == "FINISHED"
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_arms_without_a_readable_fit_stop_nothing(results, damaged):
+    """As on a single split whose only record was deleted, or cut short. Both arms have the same fits here."""
+    plan = make_plan()
+    for arm in plan["arms"]:
+        _, fits = write_arm(results, arm)
+    for path in (results.fit(fit["id"]) for fit in fits):
+        path.write_text("{") if damaged else path.unlink()
+    counts = fill(results, plan)
+    lost, other = ("damaged_fits", "missing_fits") if damaged else ("missing_fits", "damaged_fits")
+    assert (counts["arms"], counts["fits"], counts[lost], counts[other]) == (2, 0, 4, 0)
+    for arm in plan["arms"]:
+        run = runs_of(results)[f"arm:{arm['id']}"]
+        assert (run[1], run[4]) == ("FINISHED", {})
+
+
 def test_changed_parameters_make_a_new_run(results):
     plan = make_plan(["one"])
     (arm,) = plan["arms"]
