@@ -677,6 +677,22 @@ def test_a_record_that_was_copied_over_another_is_refused(tmp_path):
         assert read_record(path).items() >= record.items()
 
 
+@pytest.mark.parametrize("name", ["arms", "data", "fits", "theory"])
+def test_a_study_may_be_called_as_a_folder_of_results(tmp_path, name):
+    results = Results(tmp_path / name)
+    records = {
+        results.plan: {"kind": "plan", "study": name},
+        results.root / "split_sizes.json": {"kind": "split_sizes"},
+        results.chosen("a"): {"kind": "chosen", "arm_id": "a"},
+        results.data("d") / "card.json": {"kind": "card", "dataset": "d"},
+        results.fit("aa1"): {"kind": "fit", "id": "aa1"},
+        results.theory("mixing-1"): {"kind": "theory", "id": "mixing-1"},
+    }
+    for path, record in records.items():
+        write_record(path, record)
+        assert read_record(path).items() >= record.items()
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_record_that_cannot_be_written_is_one_line_and_leaves_nothing_behind(tmp_path, monkeypatch, capsys, number):
     path = tmp_path / "record.json"
