@@ -219,6 +219,12 @@ class SSMAAggregation(Aggregation):
         """What a layer shows for the next call on this thread."""
         return self._shown.get(_thread())
 
+    def _taken(self) -> NodeFeatures | None:
+        """Returns what was shown for this call; a compiler, which knows no threads, takes what was shown last."""
+        if torch.compiler.is_compiling():
+            return self._shown.popitem()[1] if self._shown else None
+        return self._shown.pop(_thread(), None)
+
     def forward(
         self,
         x: Tensor,
@@ -236,7 +242,7 @@ class SSMAAggregation(Aggregation):
             dim_size: Number of nodes.
             dim: Dimension of the messages, the first one.
         """
-        features = self._shown.pop(_thread(), None)
+        features = self._taken()
         check_width(self, x, dim)
         index = targets_of(self, x, index, ptr, dim)
         message = x.view(-1, self.heads, self.in_channels)

@@ -6,7 +6,7 @@ from ssma.report.checks import chosen_by_test
 from ssma.report.flags import seconds_of
 from ssma.report.labels import Metric, metrics_of, of_all, point_text
 from ssma.report.sanity import constant_notes, constants, marked
-from ssma.report.selection_bias import selection_bias
+from ssma.report.selection_bias import Bias
 from ssma.report.statistics import BIASED, summarise
 from ssma.report.table import Cell, Table
 from ssma.report.tables import cell_of
@@ -22,8 +22,14 @@ ARM_COLUMNS = [
 ]  # fmt: skip
 
 
-def arms(plan: dict[str, Any], frame: "pandas.DataFrame") -> Table:
-    """Returns a row per arm: how it was treated, what it cost, what it reached."""
+def arms(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]) -> Table:
+    """Returns a row per arm: how it was treated, what it cost, what it reached.
+
+    Args:
+        plan: The plan.
+        frame: The records.
+        found: What ``biases`` returns of the frame.
+    """
     summary, metrics, constant = summarise(frame), metrics_of(frame), constants(frame)
     biased = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
     validation = summarise(frame.assign(test=frame["validation"]))
@@ -35,7 +41,7 @@ def arms(plan: dict[str, Any], frame: "pandas.DataFrame") -> Table:
         head = [arm[key] for key in ("id", "dataset", "layer", "aggregator")]
         facts = [*head, point_text(arm["fixed"]), str(arm["trials"])]
         facts += _facts(groups[arm["id"]])
-        tuned = _on_tuned_splits(groups[arm["id"]], metrics.get(arm["dataset"]))
+        tuned = _on_tuned_splits(groups[arm["id"]], metrics.get(arm["dataset"]), found.get(arm["id"]))
         rows.append([Cell(fact, arm=arm["id"]) for fact in facts] + [judged, result, *map(Cell, tuned)])
     caption = (
         "All arms. Validation and test: on the evaluation splits, test as in the comparisons, validation in the same "
@@ -93,13 +99,13 @@ def _span(values: "pandas.Series") -> str:
     return f"{values.min()}" if values.min() == values.max() else f"{values.min()}–{values.max()}"
 
 
-def _on_tuned_splits(rows: "pandas.DataFrame", metric: Metric | None) -> list[str]:
+def _on_tuned_splits(rows: "pandas.DataFrame", metric: Metric | None, bias: Bias | None) -> list[str]:
     """Returns validation and test of the chosen configuration on the tuned splits, and the claim beside them."""
     if metric is None:
         return ["–"] * 3
     tuned, evaluated = rows[rows["stage"] == "tune"], rows[rows["stage"] == "evaluate"]
     chosen = evaluated[["split", "trial"]].dropna().drop_duplicates()
-    there, claim = tuned.merge(chosen, on=["split", "trial"]), selection_bias(tuned).outcomes.get("test")
+    there, claim = tuned.merge(chosen, on=["split", "trial"]), bias.outcomes.get("test") if bias else None
     reached, planned = [there[part].dropna() for part in ("validation", "test")], len(there)
     return [
         *(f"{metric.spread(v.mean(), v.std(ddof=1))} ({of_all(len(v), planned)})" if len(v) else "–" for v in reached),

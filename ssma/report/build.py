@@ -21,7 +21,7 @@ from ssma.report.paper_cells import paper_dataset
 from ssma.report.paper_tables import beside, improvement_table, results_table
 from ssma.report.ranking import diagram, diagram_caption, rank, ranks_table
 from ssma.report.sanity import Repeated, copies_marked, copy_notes, read_copies, read_sanity
-from ssma.report.selection_bias import biases
+from ssma.report.selection_bias import Bias, biases
 from ssma.report.show import describe_arm
 from ssma.report.statistics import summarise
 from ssma.report.svg import inline_svg
@@ -73,12 +73,13 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
         forget(Results(out))
     ratios = {label: test_train_ratio(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
     sanity = read_sanity(results, plan)
-    copies = read_copies(results, plan)
+    copies, bias = read_copies(results, plan), biases(frame)
     sections = [_section(plan, name, frame, ratios, sanity, out) for name in plan["ablations"]]
-    sections.append(_selection_bias(results, plan, frame, ratios, out))
+    sections.append(_selection_bias(results, plan, frame, bias, ratios, out))
     for section in sections:
         section.tables[:] = [_written(table, copies, out) for table in section.tables]
-    all_arms, papers = _written(arms(plan, frame), copies, out), _beside_paper(plan, frame, ratios, sanity, copies, out)
+    all_arms = _written(arms(plan, frame, bias), copies, out)
+    papers = _beside_paper(plan, frame, ratios, sanity, copies, out)
     write_frame(frame, out / "records.parquet")
     warnings = _warnings(results, plan, frame, sanity, sections) + copy_notes(copies)
     with_arms = not in_place or (out / "arms").is_dir()
@@ -148,9 +149,14 @@ def _beside_paper(
 
 
 def _selection_bias(
-    results: Results, plan: dict[str, Any], frame: "pandas.DataFrame", ratios: dict[str, float | None], out: Path
+    results: Results,
+    plan: dict[str, Any],
+    frame: "pandas.DataFrame",
+    found: dict[str, Bias],
+    ratios: dict[str, float | None],
+    out: Path,
 ) -> Section:
-    name, found, pictures = selection_table.NAME, biases(frame), []
+    name, pictures = selection_table.NAME, []
     table = selection_table.table(plan, frame, found, ratios)
     if figure := selection_figure.draw(plan, frame, found):
         sizes = {label: split_sizes(results, dataset["id"]) for label, dataset in plan["datasets"].items()}

@@ -111,8 +111,8 @@ def biases(frame: "pandas.DataFrame") -> dict[str, Bias]:
 
 def _whole(complete: "pandas.DataFrame", column: str, splits: list[int]) -> Scores:
     """Returns trial -> split -> score, of trials that have it on every split."""
-    scores = {
-        int(trial): {int(row.split): float(row.score) for row in part.rename(columns={column: "score"}).itertuples()}
-        for trial, part in complete.dropna(subset=["split", column]).groupby("trial")
-    }
+    scores: dict[int, dict[int, float]] = {}
+    there = complete.dropna(subset=["split", column])
+    for trial, split, score in zip(there["trial"], there["split"], there[column], strict=True):
+        scores.setdefault(int(trial), {})[int(split)] = float(score)
     return {trial: of_splits for trial, of_splits in scores.items() if sorted(of_splits) == splits}

@@ -133,7 +133,8 @@ def date_today(results: Results) -> None:
     """Gives files that are dated in the future, by another machine's clock, the present: what is made of them would be
     older than they are, and Snakemake takes such a job for failed. Those that others are made of come first.
     """
-    patterns = ("mlflow/created", "data/*/card.json", "theory/*.csv", "arms/*/tuned", "arms/*/evaluated", "*.parquet")
+    of_arms = (f"arms/*/{name}" for name in ("chosen.json", "evaluation.json", "tuned", "evaluated"))
+    patterns = ("mlflow/created", "data/*/card.json", "theory/*.csv", *of_arms, "*.parquet")
     for path in [path for pattern in patterns for path in results.root.glob(pattern)]:
         if path.stat().st_mtime > time.time():
             path.touch()
@@ -152,7 +153,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     except OSError as error:
         raise StudyError(f"{path}: cannot be read ({error.strerror})") from error

@@ -16,10 +16,13 @@ PLACES = {
     "data/*/card.json": ("card", "dataset"),
     "data/*/sanity.json": ("sanity", "dataset"),
     "data/*/splits.json": ("splits", "dataset"),
-    "fits/*/*.json": ("fit", "id"),
-    "theory/*.json": ("theory", "id"),
+    "fits/??/*.json": ("fit", "id"),
+    "theory/*-*.json": ("theory", "id"),
 }
-"""Where records lie in results -> their kind, and the key that has the name of the file or of its folder."""
+"""Where records lie in results -> their kind, and the key that has the name of the file or of its folder.
+
+A study or an ablation may be called as one of these folders: its plan, or what its folder holds, is none of them.
+"""
 PARTS = ("train", "validation", "test")
 """Parts of a split, and what a fit is measured on."""
 SIGN = {"maximize": 1, "minimize": -1}

@@ -246,6 +246,16 @@ def test_a_layer_that_was_explained_or_decomposed_compiles_to_what_it_is(name, v
     torch.testing.assert_close(torch.compile(layer, fullgraph=True, backend="eager")(X, EDGES), expected)
 
 
+def test_an_aggregation_that_alone_is_compiled_sees_what_its_layer_shows():
+    torch.manual_seed(0)
+    layer = use_aggregation(GCNConv(8, 8), SSMAAggregation(8)).eval()
+    expected = [layer(x, EDGES) for x in (X, X.flip(0))]
+    torch._dynamo.reset()
+    layer.aggr_module.compile(fullgraph=True, backend="eager")
+    for x, alone in zip((X, X.flip(0)), expected, strict=True):
+        torch.testing.assert_close(layer(x, EDGES), alone)
+
+
 @pytest.mark.parametrize(
     "copied", [lambda layer: layer, copy.deepcopy, lambda layer: pickle.loads(pickle.dumps(layer))]
 )

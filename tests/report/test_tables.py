@@ -8,6 +8,7 @@ from ssma.report.checks import mixed_code, mixed_data, over_budget, shared_arms,
 from ssma.report.frame import collect
 from ssma.report.labels import extent, listing, spans, value_text
 from ssma.report.latex import escape
+from ssma.report.selection_bias import biases
 from ssma.report.table import Cell, Table
 from ssma.report.tables import comparison
 from ssma.study.cost import counted
@@ -55,7 +56,7 @@ def test_an_axis_of_settings_makes_rows(plan, frame):
 def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):
     frame.loc[(frame["stage"] == "tune") & (frame["trial"] == 0), "validation"] = 0.5
     frame.loc[frame["stage"] == "evaluate", "validation"] += 0.04
-    table = arms(plan, frame)
+    table = arms(plan, frame, biases(frame))
     row = dict(zip(table.columns, texts(table)[1], strict=True))
     assert row["arm"] == "MUTAG-gcn-ssma" and row["fixed settings"] == "kappa=3"
     counts = ["trials planned", "complete", "pruned", "failed", "fits ok/planned"]
@@ -76,7 +77,7 @@ def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):
     assert row["test-selected (biased): test on tuned splits"] == "92.0 ± 2.8 (2)"
     assert "biased: chosen by the test metric" in table.caption
     frame.loc[(frame["stage"] == "tune") & (frame["trial"] == 0) & (frame["split"] == 1), "test"] = None
-    row = dict(zip(table.columns, texts(arms(plan, frame))[1], strict=True))
+    row = dict(zip(table.columns, texts(arms(plan, frame, biases(frame)))[1], strict=True))
     assert row["chosen: test on tuned splits"] == "80.0 (1/2)"
 
 
@@ -192,6 +193,11 @@ def test_arms_with_the_same_values_in_other_splits_are_both_bold(fabric):
     assert [row[-1].bold for row in table.rows] == [True, True, False]
 
 
+def _arms(results):
+    frame = collect(results)
+    return arms(read_plan(results.plan), frame, biases(frame))
+
+
 def test_a_choice_per_split_is_listed_and_averaged_by_split(fabric):
     arm = fabric.arm("MUTAG-gcn-sum", splits=2, repeats=1, selection="per_split")
     fabric.tuned(arm, [("complete", {"a": 1, "b": "x"}, [0.9, 0.5]), ("complete", {"a": 2}, [0.6, 0.8])])
@@ -199,12 +205,12 @@ def test_a_choice_per_split_is_listed_and_averaged_by_split(fabric):
     chosen = read_record(path) | {"chosen": {"0": {"a": 1, "b": "x"}, "1": {"a": 2}}, "chosen_trial": {"0": 0, "1": 1}}
     write_record(path, chosen)
     fabric.plan()
-    table = arms(read_plan(fabric.results.plan), collect(fabric.results))
+    table = _arms(fabric.results)
     row = dict(zip(table.columns, texts(table)[0], strict=True))
     assert row["chosen hyperparameters"] == "split 0: a=1, b=x; split 1: a=2"
     close = {"0": {"a": 0.0012345671}, "1": {"a": 0.0012345674}}
     write_record(path, chosen | {"chosen": close})
-    again = arms(read_plan(fabric.results.plan), collect(fabric.results))
+    again = _arms(fabric.results)
     text = dict(zip(again.columns, texts(again)[0], strict=True))["chosen hyperparameters"]
     assert text == "split 0: a=0.0012345671; split 1: a=0.0012345674"
     # splits 0 and 1 chose trials 0 and 1, with 0.9 and 0.8; of single trials the earliest of two equal ones

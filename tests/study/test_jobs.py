@@ -48,7 +48,7 @@ FOREIGN = {"kind": "card", "seal": "x"}
 
 
 @pytest.mark.parametrize(
-    "damage", ["", '{"fits": [{"id": "aa1', "\0\0\0", "[1]", '{"fits": []}', json.dumps(FOREIGN), None]
+    "damage", ["", '{"fits": [{"id": "aa1', "\0\0\0", "[1]", "[" * 100_000, '{"fits": []}', json.dumps(FOREIGN), None]
 )
 @pytest.mark.parametrize(("record", "lost"), [("chosen", {"tuned", "evaluated"}), ("evaluation", {"evaluated"})])
 def test_a_record_that_was_cut_short_is_as_good_as_deleted(tmp_path, record, lost, damage):
@@ -135,7 +135,8 @@ def test_nothing_is_removed_of_results_that_are_read_only(tmp_path, monkeypatch)
 
 
 def test_files_from_the_future_are_dated_today_those_that_others_are_made_of_first(tmp_path):
-    names = ["mlflow/created", "data/d-1/card.json", "arms/a/tuned", "arms/a/evaluated", "records.parquet"]
+    of_arm = [f"arms/a/{name}" for name in ("chosen.json", "evaluation.json", "tuned", "evaluated")]
+    names = ["mlflow/created", "data/d-1/card.json", *of_arm, "records.parquet"]
     now, old = time.time(), tmp_path / "arms/b/evaluated"
     for path in [old, *(tmp_path / name for name in names)]:
         path.parent.mkdir(parents=True, exist_ok=True)

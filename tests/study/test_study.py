@@ -233,7 +233,7 @@ def test_all_errors_at_once_with_their_path():
             ({"datasets": {"d": {"source": "pyg", "class": "json.JSONDecoder", "arguments": {"year": value}}}}, f"datasets.d.arguments.year: {told}\n")
             for value, told in (
                 (float("nan"), "expected a finite number, got nan"),
-                ("1e400", "expected a finite number, got inf"),
+                (["1e400"], "expected a finite number, got inf"),
                 ([date(2024, 1, 2)], "expected numbers, texts, true, false, null, lists or tables of these, got datetime.date(2024, 1, 2)"),
             )
         ),
@@ -260,7 +260,6 @@ def test_all_errors_at_once_with_their_path():
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, "1", True]}}}, "tune.space.mine.p: 1 and true are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, True, False]}}}, "tune.space.mine.p: 0 and false are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": [date(2024, 1, 2)]}}}, "aggregators.mine.p: expected numbers, texts,"),
-        ({"datasets": {"d": {"source": "pyg", "class": "json.JSONDecoder", "arguments": {"x": [float("inf")]}}}}, "datasets.d.arguments.x: expected a finite number, got inf"),
     ],
 )  # fmt: skip
 def test_wrong_inputs_are_named(changes, message):
@@ -677,6 +676,22 @@ def test_a_record_that_was_copied_over_another_is_refused(tmp_path):
         assert read_record(path).items() >= record.items()
 
 
+@pytest.mark.parametrize("name", ["arms", "data", "fits", "theory"])
+def test_a_study_may_be_called_as_a_folder_of_results(tmp_path, name):
+    results = Results(tmp_path / name)
+    records = {
+        results.plan: {"kind": "plan", "study": name},
+        results.root / "split_sizes.json": {"kind": "split_sizes"},
+        results.chosen("a"): {"kind": "chosen", "arm_id": "a"},
+        results.data("d") / "card.json": {"kind": "card", "dataset": "d"},
+        results.fit("aa1"): {"kind": "fit", "id": "aa1"},
+        results.theory("mixing-1"): {"kind": "theory", "id": "mixing-1"},
+    }
+    for path, record in records.items():
+        write_record(path, record)
+        assert read_record(path).items() >= record.items()
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_record_that_cannot_be_written_is_one_line_and_leaves_nothing_behind(tmp_path, monkeypatch, capsys, number):
     path = tmp_path / "record.json"
@@ -713,14 +728,6 @@ def test_the_code_fingerprint_is_blind_to_comments_only(tmp_path, monkeypatch):
     code_fingerprint.cache_clear()
 
 
-def test_arguments_of_a_data_set_class_are_read_as_options_of_an_aggregator_are():
-    arguments = {"rates": [1, "1e-3"], "table": {"size": "2E2"}, "name": "1e", "part": 2.0}
-    spec = plan_of(datasets={"d": {"source": "pyg", "class": "json.JSONDecoder", "arguments": arguments}})["datasets"][
-        "d"
-    ]["spec"]
-    assert spec["arguments"] == {"rates": [1, 0.001], "table": {"size": 200}, "name": "1e", "part": 2}
-
-
 def test_an_arm_is_found_by_a_part_of_its_name():
     plan = plan_of()
     with pytest.raises(StudyError) as told:
@@ -728,8 +735,6 @@ def test_an_arm_is_found_by_a_part_of_its_name():
     arms = [arm for arm in plan["arms"] if arm["aggregator"] == "ssma"]
     first = f"give the id of one: {arms[0]['id']} ({arms[0]['label']}), "
     assert str(told.value).startswith(f"several arms have 'ssma' in id or label; {first}")
-    arms[0]["label"] = "MUTAG / gcn / ssma"  # the beginning of other labels
-    assert named_arm(plan, "MUTAG / gcn / ssma") is arms[0]
     with pytest.raises(StudyError, match="no arm has 'nothing'"):
         named_arm(plan, "nothing")
     label = "MUTAG / gcn / ssma"  # with which others begin

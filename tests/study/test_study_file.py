@@ -81,14 +81,14 @@ def test_a_number_with_an_exponent_is_a_number_for_ones_own_class_too(tmp_path, 
     text = """
 study: s
 datasets:
-  d: {source: pyg, class: own.Mine, arguments: {p: 1e-3, rates: [1e-3, "1e"], more: {q: 2E2}}}
+  d: {source: pyg, class: own.Mine, arguments: {p: 1e-3, rates: [1e-3, "1e"], more: {q: 2E2}, r: 2.0}}
 layers: [gcn]
 aggregators: {mine: {class: own.Mine, p: 1e-3, name: e3}}
 ablations: {a: {axes: {mine.q: [2E2, 1.5e+1, .5e1, "1e"]}, fixed: {aggregator: mine, training.lr: 1e-2}}}
 """
     plan = make_plan(parse_study(read(tmp_path, text)))
     arms, arguments = plan["arms"], plan["datasets"]["d"]["spec"]["arguments"]
-    assert arguments == {"p": 0.001, "rates": [0.001, "1e"], "more": {"q": 200}}
+    assert arguments == {"p": 0.001, "rates": [0.001, "1e"], "more": {"q": 200}, "r": 2}
     assert [arm["settings"]["aggregator"] for arm in arms] == [
         {"p": 0.001, "name": "e3", "q": q} for q in (200, 15, 5, "1e")
     ]
