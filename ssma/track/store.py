@@ -30,6 +30,9 @@ ENVIRONMENT = {
 NOT_READ = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")
 """Of a user's other work: even MLflow's client would log all metrics to this model too, or refuse them without it."""
 
+OF_A_STORE = ("mlflow", "sqlalchemy", "sqlite3", "alembic")
+"""Whose errors may be of the file of a store."""
+
 
 def tracking_uri(results: Results, configured: str | None) -> str:
     """Returns the address of the store: the configured one, else SQLite in ``results/<study>/mlflow``.
@@ -116,7 +119,7 @@ def mlflow_errors(uri: str) -> Iterator[None]:
         raise
     except Exception as error:
         remedy = "set track.uri, or track.enabled: false"
-        if uri.startswith("sqlite:"):
+        if uri.startswith("sqlite:") and type(error).__module__.partition(".")[0] in OF_A_STORE:
             file = uri.removeprefix("sqlite:///")
             remedy = f"delete {file}, if it has runs of this study alone, to have it made again, or {remedy}"
         if getattr(error, "errno", None) in (errno.EROFS, errno.EACCES) or "readonly database" in str(error):
@@ -127,7 +130,8 @@ def mlflow_errors(uri: str) -> Iterator[None]:
             remedy = "set a locale that can name the folder, such as LC_ALL=C.UTF-8"
         if "database is locked" in str(error):  # for longer than any write of ours: nothing is wrong with the file
             remedy = "close the program that keeps it locked"
-        said = " ".join(str(error).split())[:300] or type(error).__name__
+        text = repr(error) if isinstance(error, LookupError) else str(error)  # or a key stands alone
+        said = " ".join(text.split())[:300] or type(error).__name__
         raise StudyError(f"MLflow store {_without_password(uri)} cannot be used ({said}); {remedy}") from error
 
 

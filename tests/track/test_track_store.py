@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -526,3 +527,15 @@ def test_variables_of_a_users_other_work_cost_nothing(tmp_path):
     done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted({key.partition(":")[0] for key in runs_of(results)}) == ["arm", "fit", "trial"]
+
+
+def test_an_error_that_is_not_of_the_store_does_not_advise_to_delete_it():
+    for error, told in (
+        (KeyError("epochs"), "(KeyError('epochs')); set track.uri, or track.enabled: false"),
+        (
+            sqlite3.DatabaseError("malformed"),
+            "(malformed); delete /r/mlflow.db, if it has runs of this study alone, to ",
+        ),
+    ):
+        with pytest.raises(StudyError, match=re.escape(told)), mlflow_errors("sqlite:////r/mlflow.db"):
+            raise error
