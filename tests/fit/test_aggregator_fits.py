@@ -199,6 +199,15 @@ def test_a_parameter_that_is_made_in_the_first_call_ends_the_fit(prepared):
     assert network.late.item() == 0
 
 
+def summary_of(kind, study, prepared, folder):
+    """Returns what a user's class tells of itself in the record of a fit with it, which has to be ok."""
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.{kind.__name__}", "class_code": "c"}
+    record = run_fit(Results(folder), prepared, spec, CPU)
+    assert (record["status"], record["reason"]) == ("ok", None)
+    assert list(record["modules"]) == ["blocks.0.conv.aggr_module"]
+    return record["modules"]["blocks.0.conv.aggr_module"]
+
+
 class Indexing(SumAggregation):
     """A user's class that indexes, which torch adds up in no fixed order on several threads unless it is told to."""
 
@@ -214,10 +223,7 @@ class Indexing(SumAggregation):
 
 
 def test_a_user_s_class_is_added_up_in_a_fixed_order(study, prepared, tmp_path):
-    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Indexing", "class_code": "c"}
-    record = run_fit(Results(tmp_path), prepared, spec, CPU)
-    assert (record["status"], record["reason"]) == ("ok", None)
-    assert record["modules"] == {"blocks.0.conv.aggr_module": {"fixed": True}}
+    assert summary_of(Indexing, study, prepared, tmp_path) == {"fixed": True}
     assert not torch.are_deterministic_algorithms_enabled()
 
 
@@ -252,16 +258,13 @@ class Scaled(SumAggregation):
 
 
 def test_a_user_s_class_that_names_degrees_gets_those_of_the_training_part(study, prepared, tmp_path):
-    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Scaled", "class_code": "c"}
-    record = run_fit(Results(tmp_path), prepared, spec, CPU)
-    assert (record["status"], record["reason"]) == ("ok", None)
+    told = summary_of(Scaled, study, prepared, tmp_path)["degrees"]
     graphs, train = prepared.graphs, prepared.splits[0]["train"]
     counts = [0] * (1 + int(graphs.in_degrees().max()))
     for number in train:
         first, end = graphs.node_ptr[number : number + 2]
         for degree in graphs.in_degrees()[first:end].tolist():
             counts[degree] += 1
-    told = record["modules"]["blocks.0.conv.aggr_module"]["degrees"]
     assert told + [0] * (len(counts) - len(told)) == counts
     assert sum(told) < len(graphs.x)
 
