@@ -707,16 +707,21 @@ def entry(path, folds=3, **options):
     }
 
 
+def leaked_of(same, folder):
+    """Returns, split by split, how many of the same graphs are held out while one of them is in the training part."""
+    return [
+        len(same & {*split["validation"], *split["test"]}) if same & set(split["train"]) else 0
+        for split in load(folder).splits
+    ]
+
+
 def test_copies_across_the_parts_are_counted(tmp_path):
     # numbers 0..5, each a graph of its own, but 4 and 5 are graph 0 again, one with another label
     made = [graph(number, number % 2) for number in (0, 1, 2, 3)] + [graph(0, 0), graph(0, 1)]
     torch.save(made, tmp_path / "g.pt")
     card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
     copies = {0, 4, 5}
-    leaked = [
-        len(copies & {*split["validation"], *split["test"]}) if copies & set(split["train"]) else 0
-        for split in load(tmp_path / "o").splits
-    ]
+    leaked = leaked_of(copies, tmp_path / "o")
     assert card["copies"] == {"graphs": 3, "leaked": leaked}
     assert max(leaked) > 0
     assert any(
@@ -736,10 +741,7 @@ def test_isomorphic_graphs_across_the_parts_are_counted(tmp_path):
     torch.save(made, tmp_path / "g.pt")
     card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
     like = {0, 4, 5}
-    leaked = [
-        len(like & {*split["validation"], *split["test"]}) if like & set(split["train"]) else 0
-        for split in load(tmp_path / "o").splits
-    ]
+    leaked = leaked_of(like, tmp_path / "o")
     assert (card["copies"]["graphs"], card["alike"]) == (2, {"graphs": 3, "leaked": leaked}) and max(leaked) > 0
     told = (
         f"3 graphs are alike to message passing as isomorphic ones are, targets aside; up to {max(leaked)} validation"
