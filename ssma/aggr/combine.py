@@ -185,8 +185,8 @@ def factors(way: Way, recipe: Recipe, filled: Tensor, slots: Tensor) -> tuple:
     else:
         present = present.to(slots.dtype)
         slots = torch.cat([slots, present, 1 - present], -1)
-    real, logarithmic = way.mixing == "product", way.normalisation == "log"
-    return slots, scale, near, recipe.matrix, root, gain, recipe.weight, real, logarithmic, way.compiled, way.inline
+    arguments = (slots, filled, scale, near, recipe.matrix, root, gain, recipe.weight)
+    return *arguments, way.mixing == "product", way.normalisation == "log", way.compiled, way.inline
 
 
 @kept

@@ -8,16 +8,18 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from ssma.aggr.compiled import CompiledSteps
-from ssma.aggr.opaque import opaque, transparent
+from ssma.aggr.opaque import opaque, recorded, transparent
 from ssma.aggr.steps import Buffers, Steps
 
 LANES = 16  # matrix products are twice as fast if the width of the thin matrix is a multiple of this
 CHUNK_BYTES = {"cpu": 2**19, "cuda": 2**26}  # of a factor: what caches hold, for each thread; what keeps a GPU busy
 CHUNK_ROWS = 160  # at least: of fewer, reading the weights takes longer than what caches save
+WORTH = 0.9  # of the slots: if more are filled, to sort rows takes longer than to multiply empty ones
 
 
 def compressed_product(
     slots: Tensor,
+    filled: Tensor,
     scale: Tensor,
     near: Tensor | None,
     matrix: Tensor,
@@ -38,12 +40,14 @@ def compressed_product(
     .. math::
         G_P = g |P|^{\alpha} \left( G_Q + \alpha P \, \mathrm{Re}(\bar{P} G_Q) / |P|^2 \right), \quad \alpha = 1/n - 1
 
-    Rows are processed in chunks that fit the cache (of ``CHUNK_ROWS`` at least), and backward multiplies again instead
-    of storing, so memory does not grow with the size of the spectra. One opaque operator for `torch.compile`; no second
-    derivatives but under transforms of `torch.func`, which hold all of it.
+    Rows are processed in chunks that fit the cache (of ``CHUNK_ROWS`` at least), on a CPU those with as many filled
+    slots together if many are empty, so that these are not multiplied. Backward multiplies again instead of storing, so
+    memory does not grow with the size of the spectra. One opaque operator for `torch.compile`; no second derivatives
+    but under transforms of `torch.func`, which hold all of it.
 
     Args:
         slots: ``[kappa, rows, channels]`` real.
+        filled: How many slots of each row, its first, are filled, ``[rows]``; factors of the others must be 1.
         scale: ``[kappa, rows, 1]`` real, without gradient.
         near: ``[kappa, rows, m1, 2]``, real and imaginary parts, without gradient, or None. With it, ``matrix`` leads
             to the second frequency axis alone and a factor is ``near[..., :, None] + far[..., None, :]``.
@@ -62,7 +66,7 @@ def compressed_product(
     outputs, compiled = weight.size(1), compiled or transparent()
     if compiled and not real:  # these kernels want real and imaginary parts apart
         matrix, weight = _parts_apart(matrix), _parts_apart(weight.t()).t()
-    arguments = (slots, scale, near, matrix, root, gain, in_lanes(weight), real, logarithmic, compiled)
+    arguments = (slots, filled, scale, near, matrix, root, gain, in_lanes(weight), real, logarithmic, compiled)
     return _product(*arguments, inline=inline)[:, :outputs]
 
 
@@ -78,6 +82,7 @@ def _parts_apart(matrix: Tensor) -> Tensor:
 
 def _forward(
     slots: Tensor,
+    filled: Tensor,
     scale: Tensor,
     near: Tensor | None,
     matrix: Tensor,
@@ -90,9 +95,9 @@ def _forward(
 ) -> Tensor:
     out, buffers = weight.new_empty(slots.size(1), weight.size(1)), Buffers(slots)
     steps = (CompiledSteps if compiled else Steps)(buffers, real, logarithmic)
-    for rows in chunks(slots, weight):
-        _, far = _images(slots, scale, matrix, rows, buffers)
-        signal = steps.signal(far, None if near is None else near[:, rows], root[rows], gain[rows])
+    for rows, most in chunks(slots, filled, weight):
+        _, far = _images(slots[:most], scale[:most], matrix, rows, buffers)
+        signal = steps.signal(far, None if near is None else near[:most, rows], root[rows], gain[rows])
         out[rows] = signal @ weight
     return out if logarithmic else out.mul_(gain)
 
@@ -100,6 +105,7 @@ def _forward(
 def _backward(
     grad: Tensor,
     slots: Tensor,
+    filled: Tensor,
     scale: Tensor,
     near: Tensor | None,
     matrix: Tensor,
@@ -117,12 +123,15 @@ def _backward(
     steps = (CompiledSteps if compiled else Steps)(buffers, real, logarithmic)
     from_output = _conjugated(weight.t(), real, compiled).contiguous()
     to_slots = _conjugated(matrix, real, compiled).t().contiguous()
-    for rows in chunks(slots, weight):
-        scaled, far = _images(slots, scale, matrix, rows, buffers)
-        upper = buffers.product("upper", grad[rows], from_output)
-        signal, far_grad = steps.gradients(far, None if near is None else near[:, rows], root[rows], gain[rows], upper)
-        weight_grad.addmm_(signal.t(), grad[rows])
-        slots_grad[:, rows] = (far_grad @ to_slots).mul_(scale[:, rows])
+    for rows, most in chunks(slots, filled, weight):
+        scaled, far = _images(slots[:most], scale[:most], matrix, rows, buffers)
+        grads = grad[rows]
+        upper = buffers.product("upper", grads, from_output)
+        near_rows = None if near is None else near[:most, rows]
+        signal, far_grad = steps.gradients(far, near_rows, root[rows], gain[rows], upper)
+        weight_grad.addmm_(signal.t(), grads)
+        slots_grad[:most, rows] = (far_grad @ to_slots).mul_(scale[:most, rows])
+        slots_grad[most:, rows] = 0
         if near is None:
             matrix_grad.addmm_(scaled.flatten(0, 1).t(), far_grad.flatten(0, 1))
     return slots_grad, _conjugated(matrix_grad, real, compiled), weight_grad
@@ -135,18 +144,18 @@ def _save(ctx: Any, inputs: tuple, output: Tensor) -> None:
 
 def _gradients(ctx: Any, grad: Tensor, backward: Callable) -> tuple:
     slots, matrix, weight = backward(grad, *ctx.saved_tensors, ctx.real, ctx.logarithmic, ctx.compiled)
-    return slots, None, None, matrix if ctx.needs_input_grad[3] else None, None, None, weight, None, None, None
+    return slots, None, None, None, matrix if ctx.needs_input_grad[4] else None, None, None, weight, None, None, None
 
 
-def _shape(slots, scale, near, matrix, root, gain, weight, real, logarithmic, compiled):
+def _shape(slots, filled, scale, near, matrix, root, gain, weight, real, logarithmic, compiled):
     return weight.new_empty(slots.size(1), weight.size(1))
 
 
-def _shapes(grad, slots, scale, near, matrix, root, gain, weight, real, logarithmic, compiled):
+def _shapes(grad, slots, filled, scale, near, matrix, root, gain, weight, real, logarithmic, compiled):
     return torch.empty_like(slots), torch.empty_like(matrix), torch.empty_like(weight)
 
 
-def _plain(slots, scale, near, matrix, root, gain, weight, real, logarithmic, compiled):
+def _plain(slots, filled, scale, near, matrix, root, gain, weight, real, logarithmic, compiled):
     signal = CompiledSteps(Buffers(slots), real, logarithmic).signal(slots * scale @ matrix, near, root, gain)
     return signal @ weight if logarithmic else signal @ weight * gain
 
@@ -154,15 +163,23 @@ def _plain(slots, scale, near, matrix, root, gain, weight, real, logarithmic, co
 _product = opaque("ssma::compressed_product", _forward, _backward, _save, _gradients, _shape, _shapes, _plain)
 
 
-def chunks(slots: Tensor, weight: Tensor) -> list[slice]:
-    """Returns the rows of each chunk; of a single one where a compiler looks on."""
+def chunks(slots: Tensor, filled: Tensor, weight: Tensor) -> list[tuple[slice | Tensor, int]]:
+    """Returns the rows of each chunk, and how many slots of any of them are filled; all rows where a compiler looks on.
+
+    The arguments are those of :func:`compressed_product`.
+    """
+    kappa, rows = slots.shape[:2]
     if torch.compiler.is_compiling():
-        return [slice(None)]
-    threads = torch.get_num_threads() if slots.device.type == "cpu" else 1
+        return [(slice(None), kappa)]
+    on_host = slots.device.type == "cpu"
+    threads = torch.get_num_threads() if on_host else 1
     budget = CHUNK_BYTES.get(slots.device.type, CHUNK_BYTES["cuda"]) * threads
-    budget = min(budget, 4 * budget // slots.size(0))  # four of a chunk's factors, or more smaller ones
-    size, rows = max(CHUNK_ROWS, budget // (weight.size(0) * weight.element_size())), slots.size(1)
-    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+    budget = min(budget, 4 * budget // kappa)  # four of a chunk's factors, or more smaller ones
+    size = max(CHUNK_ROWS, budget // (weight.size(0) * weight.element_size()))
+    if on_host and not recorded() and int(filled.sum()) < WORTH * kappa * rows:
+        order = filled.argsort(descending=True)
+        return list(zip(order.split(size), filled[order[::size]].clamp(min=1).tolist(), strict=True))
+    return [(slice(start, min(start + size, rows)), kappa) for start in range(0, rows, size)]
 
 
 def _images(slots: Tensor, scale: Tensor, matrix: Tensor, rows: slice, buffers: Buffers) -> tuple[Tensor, Tensor]:

@@ -68,22 +68,22 @@ def shares(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> di
     recipe = aggr.recipe(x)
     slots, filled = _slots(aggr, recipe, x, index, dim_size)
     before, weight, _ = _split(factors(aggr.way(), recipe, filled, slots.detach()))
-    slots, matrix, weight = before[0], before[3], in_lanes(weight.detach())
+    slots, matrix, weight = before[0], before[4], in_lanes(weight.detach())
     spectra = x.new_ones(aggr.kappa, dim_size, matrix.size(1))
     signal, grad = x.new_ones(dim_size, weight.size(0)), x.new_ones(dim_size, weight.size(1))
 
     def spectrum(back: bool) -> None:
-        for rows in chunks(slots, weight):
+        for rows, _ in chunks(slots, filled, weight):
             torch.mm(slots[:, rows].flatten(0, 1), matrix)
             if back:
                 torch.mm(spectra[:, rows].flatten(0, 1), matrix.t())
 
     def squeeze() -> None:
-        for rows in chunks(slots, weight):
+        for rows, _ in chunks(slots, filled, weight):
             torch.mm(signal[rows], weight)
 
     def squeeze_back() -> None:
-        for rows in chunks(slots, weight):
+        for rows, _ in chunks(slots, filled, weight):
             torch.mm(grad[rows], weight.t())
             torch.mm(signal[rows].t(), grad[rows])
 

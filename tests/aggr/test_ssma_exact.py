@@ -183,6 +183,38 @@ def test_chunks_of_rows(kappa, options, monkeypatch):
             torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("mode", [True, False])
+@pytest.mark.parametrize(
+    "options", [{}, {"heads": 2, "learn_affine": True}, {"mixing": "product", "normalisation": "log"}]
+)
+def test_empty_slots_are_not_multiplied(options, mode, monkeypatch):
+    """In chunks of one row images are made of as many slots as messages fill; a node without any takes one."""
+    torch.manual_seed(0)
+    kappa, rows, images = 4, [], product._images
+    aggr = SSMAAggregation(5, kappa, "random", **options).double().train(mode)
+    index, heads = graph(kappa), aggr.heads
+    messages = torch.randn(len(index), 5 * heads, dtype=torch.float64, requires_grad=True)
+    inputs = [messages, *aggr.parameters()]
+
+    def counted(slots, *others):
+        rows.append(slots.size(0) * others[2].numel())
+        return images(slots, *others)
+
+    def results():
+        torch.manual_seed(1)
+        out = aggr(messages, index, dim_size=len(degrees_for(kappa)))
+        return out, *torch.autograd.grad(out.square().sum(), inputs)
+
+    at_once = results()
+    monkeypatch.setattr(product, "_images", counted)
+    monkeypatch.setattr(product, "CHUNK_ROWS", 1)
+    monkeypatch.setitem(product.CHUNK_BYTES, "cpu", 1)
+    torch.testing.assert_close(results(), at_once, rtol=1e-12, atol=1e-12)
+    forward = heads * sum(max(1, min(degree, kappa)) for degree in degrees_for(kappa))
+    assert sum(rows) == 2 * forward  # backward makes them again
+    assert forward < heads * kappa * len(degrees_for(kappa))
+
+
 def polynomial(neighbours):
     """Coefficients ``[a, c]`` of prod_k (t - sum_j x_kj z^j), the power of t first, by schoolbook multiplication."""
     product = {(0, 0): 1.0}
@@ -413,11 +445,13 @@ def test_operators_satisfy_the_rules_of_torch():
     for order in (None, group.argsort()):
         torch.library.opcheck(torch.ops.ssma.weighted_sums.default, (weight, message, group, sizes, order))
     slots, scale = torch.randn(3, 5, 4, requires_grad=True), torch.rand(3, 5, 1)
+    filled = torch.full((5,), 3)
     near, matrix = torch.randn(3, 5, 4, 2), torch.randn(4, 12)
     root, gain = torch.full((5, 1), 1 / 3), torch.rand(5, 1)
     weight = torch.randn(48, 2, requires_grad=True)
     torch.library.opcheck(
-        torch.ops.ssma.compressed_product.default, (slots, scale, near, matrix, root, gain, weight, False, False, False)
+        torch.ops.ssma.compressed_product.default,
+        (slots, filled, scale, near, matrix, root, gain, weight, False, False, False),
     )
 
 
