@@ -177,7 +177,7 @@ def chunks(slots: Tensor, filled: Tensor, weight: Tensor) -> list[tuple[slice | 
     budget = min(budget, 4 * budget // kappa)  # four of a chunk's factors, or more smaller ones
     size = max(CHUNK_ROWS, budget // (weight.size(0) * weight.element_size()))
     if on_host and not recorded() and int(filled.sum()) < WORTH * kappa * rows:
-        order = filled.argsort(descending=True)
+        order = filled.argsort(descending=True, stable=True)
         return list(zip(order.split(size), filled[order[::size]].clamp(min=1).tolist(), strict=True))
     return [(slice(start, min(start + size, rows)), kappa) for start in range(0, rows, size)]
 
