@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import remove_self_loops, to_undirected
 
+from ssma.data.checks import edge_notes
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import Loaded
 from ssma.data.ogb import PARTS_OF_OGB, check_rows, import_ogb, read_split, without_top_folder
@@ -63,9 +64,7 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         whole = Data(x=data.x.float(), edge_index=data.edge_index, y=data.y.flatten())
         graphs, _ = Graphs.from_data_list([whole], "node")
     _check(name, graphs, split)
-    notes = []
-    if spec["undirected"]:
-        graphs, notes = _undirected(graphs)
+    graphs, notes = _undirected(graphs) if spec["undirected"] else (graphs, edge_notes(graphs))
     part = partition(graphs.edge_index, graphs.num_nodes, spec["parts"], spec["parts_seed"])
     return Loaded(
         replace(graphs, part=part),
