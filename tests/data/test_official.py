@@ -135,6 +135,14 @@ def test_ogb_with_a_table_that_has_an_empty_line_or_no_last_end_of_one(tmp_path,
     check_structure(read(ogb, tmp_path, mirror, name="ogbg-molhiv"))
 
 
+def test_codes_that_were_written_as_real_numbers_are_refused(tmp_path, mirror):
+    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    write_tables(mirror / "OGB/ogbg_molhiv", {"raw/node-feat": [(float(node), *[0.0] * 8) for node in range(20)]})
+    spec = {"source": "ogbg", "name": "ogbg-molhiv"}
+    with pytest.raises(StudyError, match="x: got real numbers but expected whole ones, codes"):
+        prepare(tmp_path / "a", {"id": "a", "label": "a", "spec": spec, "splits": {"scheme": "official"}}, mirror)
+
+
 def test_ogb_with_another_split_beside_the_text_files(tmp_path, mirror):
     write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
     numbers = {"train": torch.arange(3), "valid": torch.arange(3, 5), "test": torch.arange(5, 7)}
