@@ -1,6 +1,8 @@
 r"""Molecules of the `"Open Graph Benchmark" <https://arxiv.org/abs/2005.00687>`_, by its own loader."""
 
+import gzip
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,15 @@ from ssma.study.ids import file_fingerprint
 FEATURES = "atom features of OGB"
 SIZES = {"ogbg-molhiv": (32_901, 4_113, 4_113), "ogbg-molpcba": (350_343, 43_793, 43_793)}
 METRICS = {"ogbg-molhiv": "auroc", "ogbg-molpcba": "ap"}
-RAW = ("edge", "edge-feat", "graph-label", "node-feat", "num-edge-list", "num-node-list")
+ROWS = {"num-node-list": ("node-feat",), "num-edge-list": ("edge", "edge-feat")}
+"""Table of sizes of graphs -> the tables that have as many rows as these sizes say together."""
+PARTS_OF_OGB = {"train": "train", "validation": "valid", "test": "test"}
+SPLIT = "split/scaffold"
 FILES = (
     "RELEASE_v1.txt",  # without it the loader asks a question at the terminal
-    *(f"raw/{file}.csv.gz" for file in RAW),
-    *(f"split/scaffold/{part}.csv.gz" for part in ("train", "valid", "test")),
+    *(f"raw/{table}.csv.gz" for sizes, tables in ROWS.items() for table in (sizes, *tables)),
+    "raw/graph-label.csv.gz",
+    *(f"{SPLIT}/{part}.csv.gz" for part in PARTS_OF_OGB.values()),
 )
 URL = "http://snap.stanford.edu/ogb/data/graphproppred/csv_mol_download/{}.zip"
 
@@ -40,11 +46,12 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         from ogb.graphproppred import PygGraphPropPredDataset
 
         allow_graphs()
+        check_rows(name, folder, ROWS)
         dataset = PygGraphPropPredDataset(name, str(work))
         data_list = [data for data in dataset]
         for data in data_list:
             data.y = data.y.float()
-        numbers = [dataset.get_idx_split()[part].tolist() for part in ("train", "valid", "test")]
+        numbers = list(read_split(folder / SPLIT).values())
         parts = [[data_list[number] for number in part] for part in numbers]
     if len(set().union(*numbers)) != sum(map(len, numbers)):
         raise StudyError(
@@ -60,6 +67,50 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         vocabulary=molecule_vocabulary(),
         raw_files=hashes,
     )
+
+
+def check_rows(name: str, folder: Path, tables: dict[str, tuple[str, ...]]) -> None:
+    """Refuses raw tables that are longer or shorter than the sizes of the graphs say: OGB's loader takes as many rows
+    as it finds, and no more than these.
+
+    Args:
+        name: The data set, for messages.
+        folder: Its folder.
+        tables: As ``ROWS``.
+
+    Raises:
+        StudyError: If there is one.
+    """
+    for sizes, others in tables.items():
+        expected = sum(map(int, _lines(folder / f"raw/{sizes}.csv.gz")))
+        for other in others:
+            table = folder / f"raw/{other}.csv.gz"
+            if _ends_of_lines(table) == expected:
+                continue
+            if (found := sum(1 for _ in _lines(table))) != expected:
+                raise StudyError(
+                    f"data set {name}: {other}.csv.gz has {found} rows but {sizes}.csv.gz says {expected}; the files "
+                    f"in {(folder / 'raw').resolve()} are incomplete or of different variants, fetch them again"
+                )
+
+
+def read_split(folder: Path) -> dict[str, list[int]]:
+    """Returns the numbers of each part of a split, from its tables: OGB's loader would take those of a file
+    ``split_dict.pt`` beside them, if there is one.
+    """
+    return {part: list(map(int, _lines(folder / f"{theirs}.csv.gz"))) for part, theirs in PARTS_OF_OGB.items()}
+
+
+def _ends_of_lines(path: Path) -> int:
+    """Returns the number of lines, empty ones too, but for a last one without an end; tables have up to 10**8."""
+    with gzip.open(path) as table:
+        return sum(block.count(b"\n") for block in iter(lambda: table.read(2**20), b""))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yields the lines of a table, without empty ones."""
+    with gzip.open(path) as table:
+        yield from (line for line in table if not line.isspace())
 
 
 def molecule_vocabulary() -> dict[str, list[int]]:

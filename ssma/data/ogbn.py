@@ -11,9 +11,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import remove_self_loops, to_undirected
 
+from ssma.data.checks import edge_notes
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import Loaded
-from ssma.data.ogb import import_ogb, without_top_folder
+from ssma.data.ogb import PARTS_OF_OGB, check_rows, import_ogb, read_split, without_top_folder
 from ssma.data.partition import count_cut_edges, partition
 from ssma.data.raw import Origin, allow_graphs, provide, reading
 from ssma.errors import StudyError
@@ -25,12 +26,12 @@ FEATURES = {
 }
 SIZES = {"ogbn-arxiv": (90_941, 29_799, 48_603), "ogbn-products": (196_615, 39_323, 2_213_091)}
 CLASSES = {"ogbn-arxiv": 40, "ogbn-products": 47}
-PARTS_OF_OGB = {"train": "train", "validation": "valid", "test": "test"}
 SPLIT = {"ogbn-arxiv": "split/time", "ogbn-products": "split/sales_ranking"}
-RAW = {
-    "ogbn-arxiv": ("edge", "node-feat", "node-label", "node_year", "num-edge-list", "num-node-list"),
-    "ogbn-products": ("edge", "node-feat", "node-label", "num-edge-list", "num-node-list"),
+ROWS = {
+    "ogbn-arxiv": {"num-node-list": ("node-feat", "node-label", "node_year"), "num-edge-list": ("edge",)},
+    "ogbn-products": {"num-node-list": ("node-feat", "node-label"), "num-edge-list": ("edge",)},
 }
+"""Data set -> what ``ssma.data.ogb.ROWS`` says of the molecules."""
 URL = "http://snap.stanford.edu/ogb/data/nodeproppred/{}.zip"
 
 
@@ -45,7 +46,8 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """
     name = spec["name"]
     folder = work / name.replace("-", "_")
-    tables = [f"raw/{file}" for file in RAW[name]] + [f"{SPLIT[name]}/{part}" for part in PARTS_OF_OGB.values()]
+    tables = [f"raw/{table}" for sizes, others in ROWS[name].items() for table in (sizes, *others)]
+    tables += [f"{SPLIT[name]}/{part}" for part in PARTS_OF_OGB.values()]
     # without the release file the loader asks a question at the terminal
     files = ("RELEASE_v1.txt", *(f"{table}.csv.gz" for table in tables))
     downloads = {URL.format(name.removeprefix("ogbn-")): without_top_folder}
@@ -56,15 +58,13 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         from ogb.nodeproppred import PygNodePropPredDataset
 
         allow_graphs()
-        dataset = PygNodePropPredDataset(name, str(work))
-        data, numbers = dataset[0], dataset.get_idx_split()
-        split = {part: numbers[theirs].tolist() for part, theirs in PARTS_OF_OGB.items()}
+        check_rows(name, folder, ROWS[name])
+        data = PygNodePropPredDataset(name, str(work))[0]
+        split = read_split(folder / SPLIT[name])
         whole = Data(x=data.x.float(), edge_index=data.edge_index, y=data.y.flatten())
         graphs, _ = Graphs.from_data_list([whole], "node")
     _check(name, graphs, split)
-    notes = []
-    if spec["undirected"]:
-        graphs, notes = _undirected(graphs)
+    graphs, notes = _undirected(graphs) if spec["undirected"] else (graphs, edge_notes(graphs))
     part = partition(graphs.edge_index, graphs.num_nodes, spec["parts"], spec["parts_seed"])
     return Loaded(
         replace(graphs, part=part),

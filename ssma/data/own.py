@@ -346,13 +346,16 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
                 "to graphs, as many to each"
             )
     values = torch.stack([row.double() for row in y])
-    of_nodes = all(row.numel() == data.num_nodes for row, data in zip(y, data_list, strict=True))
-    in_a_row = y[0].is_floating_point() and any(torch.as_tensor(data.y).shape[:1] == (1,) for data in data_list)
+    shapes = [torch.as_tensor(data.y).shape for data in data_list]
+    sizes = [data.num_nodes for data in data_list]
+    told = "but only graphs have targets in data of your own (node tasks: source ogbn); if they are a graph's,"
+    in_rows = all(shape and shape[0] == n < shape.numel() for shape, n in zip(shapes, sizes, strict=True))
+    if in_rows and max(sizes) > 1:
+        raise StudyError(f"y has a row for each node, {told} make y [1, {values.size(1)}]")
+    of_nodes = all(shape.numel() == n for shape, n in zip(shapes, sizes, strict=True))
+    in_a_row = y[0].is_floating_point() and any(shape[:1] == (1,) for shape in shapes)
     if of_nodes and values.size(1) > 1 and not in_a_row and task in (None, "multiclass"):
-        raise StudyError(
-            "y has a value for each node, but only graphs have targets in data of your own (node tasks are those of "
-            "source ogbn); if the values are a graph's, set task to multilabel or regression"
-        )
+        raise StudyError(f"y has a value for each node, {told} set task to multilabel or regression")
     task = task or _guess(values, all(not row.is_floating_point() for row in y))
     bad = values.isinf()
     if task != "regression":

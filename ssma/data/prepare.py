@@ -173,6 +173,8 @@ def _card(dataset: dict[str, Any], loaded: Loaded, repeated: dict[str, Any], not
 
 def _columns(name: str, value: Tensor, loaded: Loaded) -> dict[str, Any]:
     if value.is_floating_point():
+        if name in loaded.vocabulary:
+            raise StudyError(f"{name}: got real numbers but expected whole ones, codes; fetch the raw files again")
         return {"kind": "continuous", "width": value.size(1)}
     used = [most + 1 for most in value.amax(dim=0).tolist()]
     if sum(used) > MOST_CODES:

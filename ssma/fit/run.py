@@ -204,7 +204,8 @@ def _batches(
         level = prepared.card["level"]
         parts = {name: Batches(graphs, own, size, level, device, steps) for name, own in items.items()}
         return parts["train"], parts
-    train = PartBatches(graphs, items["train"], size, training["keep_cut_edges"], device, steps)
+    keep = training.get("keep_cut_edges", False)  # without meaning where a batch is one part
+    train = PartBatches(graphs, items["train"], size, keep, device, steps)
     if training["evaluation"] == "whole":
         return train, {name: WholeBatch(graphs, own, device, steps) for name, own in items.items()}
     return train, {name: PartBatches(graphs, own, size, False, device, steps) for name, own in items.items()}

@@ -7,6 +7,7 @@ from typing import Any
 from ssma.paper import Result, protocols
 from ssma.report.labels import setting, value_text
 from ssma.study.config import Tune
+from ssma.study.datasets import DEFAULT_PARTS
 from ssma.study.presets import preset
 from ssma.study.settings import GROUPS, ONLY_FOR_LAYERS, SSMAOptions
 from ssma.study.space import values_of
@@ -128,8 +129,8 @@ def departures(result: Result, arm: dict[str, Any], plan: dict[str, Any]) -> Ite
     """Yields what was treated otherwise than in the paper, "learning rate 0.01 (paper: 0.001)".
 
     Compared are network and training, the options of SSMA, the search, the way of selection, splits and repeats, and
-    the features and loss of the data. The table against VPA follows a protocol that the paper does not restate: nothing
-    is compared there.
+    the features, loss, directions and parts of the data. The table against VPA follows a protocol that the paper does
+    not restate: nothing is compared there.
     """
     if result.table == "results_vap":
         return
@@ -216,6 +217,7 @@ def _splits(result: Result, arm: dict[str, Any], splits: dict[str, Any]) -> Iter
 
 def _data(result: Result, spec: dict[str, Any]) -> Iterator[str]:
     expected = {"node_attributes": False, "features": FEATURES.get(result.dataset, "labels"), "loss": "mse"}
+    expected |= {"undirected": True, "parts": DEFAULT_PARTS.get(result.dataset)}
     for key in sorted(expected.keys() & spec.keys()):
         if (key != "loss" or result.dataset == "Peptides-struct") and spec[key] != expected[key]:
             yield _line(key.replace("_", " "), value_text(spec[key]), value_text(expected[key]))

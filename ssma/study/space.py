@@ -16,6 +16,7 @@ IDLE = {
     "ssma.temperature": ("ssma.selection", "random"),
     "ssma.compression_of": ("ssma.compression", 1),
     "model.walk_steps": ("model.positional_encoding", "none"),
+    "training.keep_cut_edges": ("training.batch_size", 1),
 }
 """Setting -> the setting that makes it idle, and by which value."""
 
@@ -40,8 +41,8 @@ def idle_settings(aggregator: str, settings: Mapping[str, Mapping[str, Any]], se
 def idle_on(layer: str, spec: Mapping[str, Any]) -> list[str]:
     """Returns the settings that do nothing in a layer, or on a data set.
 
-    Those on data sets are a readout where the nodes have the targets, a batch size where there is but one batch, and
-    edge features where it is known beforehand that there are none.
+    Those on data sets are a readout where the nodes have the targets, a batch size where there is but one batch, edges
+    between parts where there is but one part, and edge features where it is known beforehand that there are none.
 
     Args:
         layer: Name of the layer; the messages of ``gin`` are the features themselves.
@@ -51,7 +52,7 @@ def idle_on(layer: str, spec: Mapping[str, Any]) -> list[str]:
     if "parts" in spec or spec.get("task") == "node_classification":
         found.append("model.readout")
     if spec.get("task") == "node_classification" or spec.get("parts") == 1:
-        found.append("training.batch_size")
+        found += ["training.batch_size", "training.keep_cut_edges"]
     if "parts" in spec or (spec["source"] == "synthetic" and spec["task"] != "typed_classification"):
         found.append("model.edge_features")
     return found

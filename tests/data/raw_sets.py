@@ -84,7 +84,7 @@ def write_ogb(mirror, name, labels, leave_out=()):
         "split/scaffold/valid": [(number,) for number in PARTS["val"]],
         "split/scaffold/test": [(number,) for number in PARTS["test"]],
     }
-    _write_tables(folder, tables)
+    write_tables(folder, tables)
     for file in leave_out:
         (folder / file).unlink()
 
@@ -112,10 +112,10 @@ def write_ogbn(mirror, name="ogbn_arxiv"):
         tables["raw/node_year"] = [(2000 + n,) for n in range(OGBN_NODES)]
     split = "time" if arxiv else "sales_ranking"
     tables |= {f"split/{split}/{part}": [(n,) for n in numbers] for part, numbers in OGBN_SPLIT.items()}
-    _write_tables(folder, tables)
+    write_tables(folder, tables)
 
 
-def _write_tables(folder, tables):
+def write_tables(folder, tables):
     for table, rows in tables.items():
         path = folder / f"{table}.csv.gz"
         path.parent.mkdir(parents=True, exist_ok=True)

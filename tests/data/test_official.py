@@ -1,6 +1,7 @@
 """Data sets with an official split, on tiny files in the formats of the real ones."""
 
 import builtins
+import gzip
 import io
 import shutil
 import socket
@@ -10,7 +11,7 @@ import zipfile
 
 import pytest
 import torch
-from raw_sets import ORDER, SHAPES, SIZES, directed, write_lrgb, write_ogb, write_zinc
+from raw_sets import ORDER, SHAPES, SIZES, directed, write_lrgb, write_ogb, write_tables, write_zinc
 
 from ssma.data import lrgb, ogb, raw, zinc
 from ssma.data.prepare import load, prepare
@@ -113,6 +114,40 @@ def test_ogb_with_missing_labels(tmp_path, mirror):
     assert loaded.graphs.edge_attr[own].tolist() == [[min(a, b), max(a, b), 0] for a, b in pairs.t().tolist()]
     assert (loaded.task, loaded.metric, loaded.num_outputs) == ("multilabel", "ap", 128)
     assert len(loaded.raw_files) == 10
+
+
+@pytest.mark.parametrize(("table", "rows"), [("edge", 9), ("edge-feat", 7), ("node-feat", 21)])
+def test_ogb_with_a_table_of_another_length(tmp_path, mirror, table, rows):
+    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    width = {"edge": 2, "edge-feat": 3, "node-feat": 9}[table]
+    write_tables(mirror / "OGB/ogbg_molhiv", {f"raw/{table}": [(0,) * width] * rows})
+    sizes = "num-node-list.csv.gz says 20" if table == "node-feat" else "num-edge-list.csv.gz says 8"
+    with pytest.raises(StudyError, match=f"ogbg-molhiv: {table}.csv.gz has {rows} rows but {sizes}"):
+        read(ogb, tmp_path, mirror, name="ogbg-molhiv")
+
+
+def test_ogb_with_a_table_that_has_an_empty_line_or_no_last_end_of_one(tmp_path, mirror):
+    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    for table, more in (("edge", "\n\n"), ("edge-feat", "")):
+        path = mirror / f"OGB/ogbg_molhiv/raw/{table}.csv.gz"
+        text = gzip.decompress(path.read_bytes()).decode().rstrip() + more
+        path.write_bytes(gzip.compress(text.encode()))
+    check_structure(read(ogb, tmp_path, mirror, name="ogbg-molhiv"))
+
+
+def test_codes_that_were_written_as_real_numbers_are_refused(tmp_path, mirror):
+    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    write_tables(mirror / "OGB/ogbg_molhiv", {"raw/node-feat": [(float(node), *[0.0] * 8) for node in range(20)]})
+    spec = {"source": "ogbg", "name": "ogbg-molhiv"}
+    with pytest.raises(StudyError, match="x: got real numbers but expected whole ones, codes"):
+        prepare(tmp_path / "a", {"id": "a", "label": "a", "spec": spec, "splits": {"scheme": "official"}}, mirror)
+
+
+def test_ogb_with_another_split_beside_the_text_files(tmp_path, mirror):
+    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    numbers = {"train": torch.arange(3), "valid": torch.arange(3, 5), "test": torch.arange(5, 7)}
+    torch.save(numbers, mirror / "OGB/ogbg_molhiv/split/scaffold/split_dict.pt")  # which OGB's loader prefers
+    assert read(ogb, tmp_path, mirror, name="ogbg-molhiv").graphs.y.flatten().tolist() == [n % 2 for n in ORDER]
 
 
 def test_ogb_twice_and_without_its_look_for_a_newer_version(tmp_path, mirror):

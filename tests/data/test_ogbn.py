@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pymetis
 import pytest
 import torch
-from raw_sets import OGBN_EDGES, OGBN_NODES, OGBN_SIZES, OGBN_SPLIT, directed, write_ogbn
+from raw_sets import OGBN_EDGES, OGBN_NODES, OGBN_SIZES, OGBN_SPLIT, directed, write_ogbn, write_tables
 
 from ssma.cli import main
 from ssma.data import ogbn
@@ -66,7 +66,11 @@ def test_every_edge_has_both_directions_once(tmp_path, mirror, name):
 
 
 def test_edges_as_ogb_has_them(tmp_path, mirror):
-    assert edges_of(read(tmp_path, mirror, undirected=False).graphs) == sorted([*OGBN_EDGES, (0, 1), (5, 5)])
+    loaded = read(tmp_path, mirror, undirected=False)
+    assert edges_of(loaded.graphs) == sorted([*OGBN_EDGES, (0, 1), (5, 5)])
+    assert loaded.notes == [
+        "edges: of 44, 41 have none that leads back, 1 are self-loops; they are used as they are"  # (1, 0) has (0, 1)
+    ]
     loaded = read(tmp_path, mirror, name="ogbn-products", undirected=False)
     assert edges_of(loaded.graphs) == directed(OGBN_EDGES)  # OGB itself adds the other directions
     assert loaded.notes == []
@@ -149,6 +153,22 @@ def test_a_missing_file_is_named_soon_and_nothing_is_asked(tmp_path, mirror, mon
     with pytest.raises(StudyError, match=f"{name} is not in {mirror}/{folder};.*nodeproppred/arxiv.zip.*data.mirror"):
         read(tmp_path, mirror)
     assert time.monotonic() - start < 1
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "sizes"),
+    [("raw/edge", OGBN_EDGES, "num-edge-list.csv.gz says 44"), ("raw/node-label", [(0,)] * 25, "num-node-list")],
+)
+def test_a_table_of_another_length_is_refused(tmp_path, mirror, table, rows, sizes):
+    write_tables(mirror / "OGB/ogbn_arxiv", {table: rows})
+    with pytest.raises(StudyError, match=f"{table[4:]}.csv.gz has {len(rows)} rows but {sizes}.*arxiv/raw are incompl"):
+        read(tmp_path, mirror)
+
+
+def test_the_split_is_that_of_the_files_which_are_hashed(tmp_path, mirror):
+    numbers = {"train": torch.arange(12), "valid": torch.arange(12, 16), "test": torch.arange(16, 24)}
+    torch.save(numbers, mirror / "OGB/ogbn_arxiv/split/time/split_dict.pt")  # which OGB's loader prefers
+    assert list(read(tmp_path, mirror).split.values()) == list(OGBN_SPLIT.values())
 
 
 def test_a_damaged_file_is_one_error(tmp_path, mirror):

@@ -89,6 +89,9 @@ def test_what_is_trained_and_evaluated_on(results):
             zip(("train", "validation", "test"), OGBN_SIZES, strict=True)
         )
     assert edges == {True: [84, 72], False: [72, 72]}  # 12 of the 84 edges are cut
+    alone = settings | {"training": {"batch_size": 1, "evaluation": "per_part"}}  # as the plan has a batch of one part
+    train, _ = _batches(prepared, split, alone, torch.device("cpu"))
+    assert [batch.edge_index.size(1) for batch in train.epoch()] == [12] * 6
     settings["training"]["evaluation"] = "whole"
     _, parts = _batches(prepared, split, settings, torch.device("cpu"))
     (whole,) = parts["test"].epoch()

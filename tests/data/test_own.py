@@ -327,6 +327,8 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, torch.tensor([0.5, 1, 2]))] * 4, {}, "y has a value for each node, but only graphs have targets"),
         ([graph(0, torch.tensor([[0.5], [1], [2]]))] * 4, {}, "y has a value for each node"),
         ([graph(0, torch.tensor([0, 1, 2]))], {"task": "multiclass"}, "y has a value for each node.* source ogbn"),
+        ([graph(0, torch.rand(3, 2))] * 4, {}, r"y has a row for each node, but .* make y \[1, 6\]"),
+        ([graph(0, torch.tensor([[0, 1], [1, 1], [1, 0]]))] * 4, {"task": "multilabel"}, "y has a row for each node"),
         (
             [graph(0, 0.0), graph(0, 0.5)],
             {"task": "multiclass"},

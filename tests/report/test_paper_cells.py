@@ -89,6 +89,16 @@ def test_features_and_runs_of_a_data_set_count():
     assert matched(entry("results_tu_zinc", "ZINC", "gcn", "sum"), plan).departures == ["fits per split 1 (paper: 5)"]
 
 
+@pytest.mark.parametrize(
+    ("own", "told"),
+    [({}, []), ({"parts": 128}, []),
+     ({"undirected": False, "parts": 64}, ["parts 64 (paper: 128)", "undirected no (paper: yes)"])],
+)  # fmt: skip
+def test_directions_and_parts_of_a_graph_count(own, told):
+    plan = plan_of(dataset={"papers": {"source": "ogbn", "name": "ogbn-arxiv"} | own}, evaluate={"repeats": 5})
+    assert matched(entry("results_lrgb_ogbn", "ogbn-arxiv", "gcn", "sum"), plan).departures == told
+
+
 def test_the_arm_with_fewest_departures_is_taken_unless_only_another_has_results():
     plan = plan_of({"model.budget": [1000, 500_000], "aggregator": ["sum"]}, space={})
     small, full = (arm["id"] for arm in plan["arms"])

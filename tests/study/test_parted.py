@@ -88,6 +88,19 @@ def test_settings_that_do_nothing_where_nodes_have_the_targets_make_no_arms_and_
         plan_of(datasets={"papers": ARXIV}, tune={"space": {"model.readout": ["sum", "max"]}})
 
 
+def test_edges_between_parts_make_no_arms_and_no_trials_where_a_batch_is_one_part():
+    keep = {"training.keep_cut_edges": [True, False]}
+    axes = {"a": {"axes": {"aggregator": ["sum"], "training.batch_size": [1, 2], **keep}}}
+    found = [arm["settings"]["training"] for arm in plan_of(datasets={"papers": ARXIV}, ablations=axes)["arms"]]
+    assert [(one["batch_size"], one.get("keep_cut_edges")) for one in found] == [(1, None), (2, True), (2, False)]
+    (arm,) = plan_of(datasets={"papers": ARXIV}, tune={"space": keep | {"training.batch_size": [1, 2]}})["arms"]
+    assert arm["trials"] == 3
+    alone = {"datasets": {"papers": ARXIV}, "ablations": {"a": {"axes": {"aggregator": ["sum"], **keep}}}}
+    for changes in ({"training": {"batch_size": 1}}, {"datasets": {"papers": ARXIV | {"parts": 1}}}):
+        with pytest.raises(StudyError, match="keep_cut_edges: has no effect"):
+            plan_of(**alone | changes)
+
+
 def test_slots_of_messages_and_of_features_are_one_arm_in_gin_whose_messages_are_the_features():
     axes = {"aggregator": ["ssma"], "ssma.slots_from": ["messages", "features"]}
     arms = plan_of(datasets={"papers": ARXIV}, layers=["gcn", "gin"], ablations={"a": {"axes": axes}})["arms"]
