@@ -18,8 +18,9 @@ from ssma.study.part import arms_of
 from ssma.study.paths import Results
 from ssma.study.records import SEAL, foreign
 
-FAILED = re.compile(r"split [0-9]+ failed: ")
-"""Reason of a trial that an error of code or machine ended; others that it may have are final."""
+FAILED = re.compile(r"split [0-9]+ failed: \w+: ")
+"""Reason of a trial that an exception ended, whose type it names; what is said without one, as of a budget that is too
+small for the trial's settings, would be said again."""
 
 
 def prepare_jobs(package: Path) -> str:

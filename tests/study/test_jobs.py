@@ -93,6 +93,7 @@ def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
     ("reason", "lost"),
     [
         ("split 12 failed: OutOfMemoryError: CUDA out of memory", {"tuned", "evaluated"}),
+        ("split 0 failed: model.budget: 100 parameters are too few, the smallest network (width 1) has 200", set()),
         ("split 0 diverged: the training loss was nan in epoch 3", set()),
         ("split 0 timeout: training.max_minutes (1) passed in epoch 3", set()),
         (None, set()),
