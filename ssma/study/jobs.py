@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -16,6 +17,10 @@ from ssma.study.locks import lock_errors
 from ssma.study.part import arms_of
 from ssma.study.paths import Results
 from ssma.study.records import SEAL, foreign
+
+FAILED = re.compile(r"split [0-9]+ failed: \w+: ")
+"""Reason of a trial that an exception ended, whose type it names; what is said without one, as of a budget that is too
+small for the trial's settings, would be said again."""
 
 
 def prepare_jobs(package: Path) -> str:
@@ -86,14 +91,16 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
     """Removes the flags of arms, and tables of experiments, whose records were deleted: Snakemake runs these again.
 
     A flag says that a job ended well; records are what it left. One that a crash or an unfinished copy cut short is as
-    good as deleted. Finished fits of such an arm are not repeated.
+    good as deleted. A search ends well without trials that failed; where one did, its flag is removed, so that they are
+    tried again. Finished fits of such an arm are not repeated.
     """
     for arm in plan["arms"]:
         chosen, evaluation = _read(results.chosen(arm["id"])), _read(results.evaluation(arm["id"]))
         tuned, evaluated = (results.arm(arm["id"]) / name for name in ("tuned", "evaluated"))
-        if not chosen:
+        searched = chosen and not any(FAILED.match(trial["reason"] or "") for trial in chosen["trials"])
+        if not searched:
             _remove(tuned)
-        if not (chosen and evaluation and all(results.fit(fit["id"]).exists() for fit in evaluation["fits"])):
+        if not (searched and evaluation and all(results.fit(fit["id"]).exists() for fit in evaluation["fits"])):
             _remove(evaluated)
     for experiment in plan["theory"].values():
         record = results.theory(experiment["id"])

@@ -96,12 +96,16 @@ class Tracker:
         points = arm_points(chosen, evaluation, fits)
         same = {canonical_json(values): values for values in chosen["chosen"].values()}
         picked = next(iter(same.values())) if len(same) == 1 else {}
+        tags = {f"chosen.{key}": text for key, text in param_values(picked)[0].items()}
         self.client.log_batch(
             parent,
             metrics=[Metric(point.name, point.value, point.time, point.step) for point in points],
-            tags=[RunTag(f"chosen.{key}", text) for key, text in param_values(picked)[0].items()],
+            tags=[RunTag(name, text) for name, text in tags.items()],
             synchronous=True,
         )
+        for name in self.client.get_run(parent).data.tags:
+            if name.startswith("chosen.") and name not in tags:  # of what was chosen before trials were tried again
+                self.client.delete_tag(parent, name)
 
     def _parent(self, arm: dict[str, Any]) -> str:
         known = self._arms.get(arm["id"], {}).get(f"arm:{arm['id']}")

@@ -1,12 +1,13 @@
 """From the plan's search spaces to Optuna's distributions, and to configurations that were not tried."""
 
+import math
 import random
 from itertools import islice
 from typing import Any
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from ssma.study.space import Space, configuration_key, configurations, count, is_finite, values_of
+from ssma.study.space import Space, configuration_key, configurations, count, values_of
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -36,12 +37,24 @@ def on_grid(space: Space, number: int) -> dict[str, Any]:
 def first_untried(space: Space, tried: set[str], seed: int) -> dict[str, Any] | None:
     """Returns a configuration, random but for the seed, that is none of ``tried`` (their ``configuration_key``).
 
-    None if the space has a range of real numbers, in which a repetition does not happen twice, or is used up.
+    None if the space is used up, which one with a range of real numbers never is: where that is idle, another value
+    of the setting that makes it so is not.
     """
-    if not is_finite(space) or count(space, len(tried) + 1) <= len(tried):
+    if count(space, len(tried) + 1) <= len(tried):
         return None
     generator = random.Random(seed)
     while True:
-        found = {key: generator.choice(values_of(space[key])) for key in sorted(space)}
+        found = {key: _drawn(space[key], generator) for key in sorted(space)}
         if configuration_key(found) not in tried:
             return found
+
+
+def _drawn(dimension: list[Any] | dict[str, Any], generator: random.Random) -> Any:
+    values = values_of(dimension)
+    if values is not None:
+        return generator.choice(values)
+    low, high = dimension["low"], dimension["high"]
+    if not dimension["log"]:
+        return generator.uniform(low, high)
+    exponent = generator.uniform(math.log(low), math.log(high))
+    return min(max(math.exp(exponent), low), high)

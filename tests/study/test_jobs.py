@@ -55,7 +55,7 @@ def test_a_record_that_was_cut_short_is_as_good_as_deleted(tmp_path, record, los
     results = Results(tmp_path)
     paths = {"chosen": results.chosen("arm"), "evaluation": results.evaluation("arm"), "fit": results.fit("aa11")}
     for path in paths.values():
-        write_record(path, {"fits": [{"id": "aa11"}]})
+        write_record(path, {"fits": [{"id": "aa11"}], "trials": []})
     flags = {name: results.arm("arm") / name for name in ("tuned", "evaluated")}
     for flag in flags.values():
         flag.touch()
@@ -79,7 +79,7 @@ def test_a_record_that_cannot_be_read_is_named(tmp_path):
 
 def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
     results = Results(tmp_path)
-    write_record(results.chosen("arm"), {"status": "ok"})
+    write_record(results.chosen("arm"), {"status": "ok", "trials": []})
     write_record(results.evaluation("arm"), {"fits": [{"id": "aa11"}]})
     flags = {name: results.arm("arm") / name for name in ("tuned", "evaluated")}
     for flag in flags.values():
@@ -87,6 +87,29 @@ def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
     forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
     assert flags["tuned"].exists()
     assert not flags["evaluated"].exists()
+
+
+@pytest.mark.parametrize(
+    ("reason", "lost"),
+    [
+        ("split 12 failed: OutOfMemoryError: CUDA out of memory", {"tuned", "evaluated"}),
+        ("split 0 failed: model.budget: 100 parameters are too few, the smallest network (width 1) has 200", set()),
+        ("split 0 diverged: the training loss was nan in epoch 3", set()),
+        ("split 0 timeout: training.max_minutes (1) passed in epoch 3", set()),
+        (None, set()),
+    ],
+)
+def test_a_search_with_a_trial_that_failed_is_made_again(tmp_path, reason, lost):
+    """It had ended well, by its other trials, and its arm kept fewer of them than others for good."""
+    results = Results(tmp_path)
+    trials = [{"state": "complete", "reason": None}, {"state": "failed" if reason else "pruned", "reason": reason}]
+    write_record(results.chosen("arm"), {"status": "ok", "trials": trials})
+    write_record(results.evaluation("arm"), {"fits": []})
+    flags = {name: results.arm("arm") / name for name in ("tuned", "evaluated")}
+    for flag in flags.values():
+        flag.touch()
+    forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
+    assert {name for name, flag in flags.items() if not flag.exists()} == lost
 
 
 def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import textwrap
 import optuna
 import pytest
 
+from ssma.study.jobs import forget_lost
 from ssma.study.paths import Results
 from ssma.tune.arm import evaluate_arm, tune_arm
 from ssma.tune.search import search
@@ -195,11 +196,20 @@ def test_errors_of_code_or_machine_are_tried_again(tmp_path):
     def out_of_memory_once(hyperparameters, split, seed):
         calls.append(hyperparameters["training.lr"])
         if len(calls) == 1:
-            return {"id": "x", "metric": "accuracy", "status": "failed", "reason": "OutOfMemoryError"}
+            return {"id": "x", "metric": "accuracy", "status": "failed", "reason": "OutOfMemoryError: CUDA"}
         return trainer()(hyperparameters, split, seed)
 
+    def goes_on():
+        """Says whether Snakemake runs the search again when the study is started again."""
+        flag = Results(tmp_path).arm("a") / "tuned"
+        flag.touch()
+        forget_lost(Results(tmp_path), {"arms": [ARM], "theory": {}})
+        return not flag.exists()
+
     assert [t["state"] for t in tune(tmp_path, train=out_of_memory_once)["trials"]] == ["failed"] + ["complete"] * 3
+    assert goes_on()
     assert [t["state"] for t in tune(tmp_path)["trials"]] == ["complete"] * 4
+    assert not goes_on()
 
 
 def test_pruning_ends_a_bad_trial_and_it_is_never_best(tmp_path):

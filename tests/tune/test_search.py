@@ -60,6 +60,18 @@ def test_no_sampler_repeats_a_configuration(tmp_path, sampler):
     assert {"ssma.selection": "random"} in same_thing
 
 
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_no_sampler_repeats_a_configuration_in_which_a_range_of_real_numbers_is_idle(tmp_path, sampler, log):
+    temperature = {"low": 0.5, "high": 8.0, "log": log, "kind": "float"}
+    space = SELECTION | {"ssma.temperature": temperature}
+    found = tried(tmp_path, space, 20, sampler)
+    assert len({tuple(sorted(item.items())) for item in found}) == 20
+    assert found.count({"ssma.selection": "random"}) == 1
+    assert all(0.5 <= item["ssma.temperature"] <= 8 for item in found if item != {"ssma.selection": "random"})
+    assert tried(tmp_path, space, 20, sampler) == found
+
+
 @pytest.mark.parametrize("sampler", ["random", "tpe", "grid"])
 @pytest.mark.filterwarnings("error::UserWarning")
 def test_values_of_any_kind_are_searched_and_found_again(tmp_path, sampler):
