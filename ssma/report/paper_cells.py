@@ -15,9 +15,16 @@ from ssma.study.tuning import splits_to_prune, tuning
 PAPERS_SSMA = {f"ssma.{key}": value for key, value in SSMAOptions().model_dump().items()}
 SEARCHED = ("ssma.kappa", "ssma.compression", "ssma.selection")
 OPERATOR = ("ssma.mixing", "ssma.normalisation", "ssma.slots_from")
+VPA_TABLE = "results_vap"
 LEFT_OPEN = {"runtime_measurment": ("ssma.kappa", "ssma.compression")}
 AFFINE = {"model.budget": None, "model.hidden_channels": 64}
 AFFINE_CONFIGURATIONS = 24
+VPA_CODE = {
+    "model.num_layers": 4, "model.hidden_channels": 64, "model.readout": "sum", "model.residual": False,
+    "model.dropout": 0.5, "model.learn_eps": False, "training.batch_size": 64, "training.max_epochs": 200,
+    "training.plateau_patience": 200, "training.weight_decay": 0,
+}  # fmt: skip
+"""What is known of the protocol behind the table against VPA: it decides which arm is shown, and is no departure."""
 UNLIMITED = ("training.max_epochs", "training.max_minutes")
 FEATURES = {"IMDB-BINARY": "random"}
 
@@ -48,7 +55,8 @@ def match(result: Result, arms: dict[Place, list[dict[str, Any]]], plan: dict, n
 
     An arm fits if it has the entry's data set, layer, aggregator, positional encoding, affine map and (where the entry
     is of one) selection, and the paper's operator. Of several the first one is taken in this order: arms with results;
-    fewest departures from the paper's treatment; most fits that count; the order of the plan.
+    fewest departures from the paper's treatment (in the table against VPA from the code of its authors); most fits that
+    count; the order of the plan.
 
     Args:
         arms: What ``candidates`` returns.
@@ -61,7 +69,8 @@ def match(result: Result, arms: dict[Place, list[dict[str, Any]]], plan: dict, n
     ranked = []
     for arm in fitting:
         found = list(departures(result, arm, plan))
-        ranked.append((n[arm["id"]] == 0, len(found), -n[arm["id"]], len(ranked), found, arm))
+        apart = _unlike_vpa(arm) if result.table == VPA_TABLE else len(found)
+        ranked.append((n[arm["id"]] == 0, apart, -n[arm["id"]], len(ranked), found, arm))
     *_, found, arm = min(ranked, key=lambda entry: entry[:4])
     return Match(arm, len(fitting), found)
 
@@ -83,11 +92,6 @@ def alike(arm: dict[str, Any], other: dict[str, Any]) -> bool:
     Compared are the settings that both have, given or searched. How PNA mixes is not: its baseline is the mix alone. In
     arms of two layers those settings are left out that only some layers have.
     """
-
-    def treatment(one: dict[str, Any]) -> dict[str, Any]:
-        searched = one["space"].items()
-        return _given(one) | {key: ["searched", values] for key, values in searched if key.partition(".")[0] in GROUPS}
-
     if arm["dataset"] != other["dataset"]:
         return False
     first, second = treatment(arm), treatment(other)
@@ -95,6 +99,12 @@ def alike(arm: dict[str, Any], other: dict[str, Any]) -> bool:
     if arm["layer"] != other["layer"]:
         left_out |= {f"model.{key}" for key in ONLY_FOR_LAYERS}
     return all(first[key] == second[key] for key in (first.keys() & second.keys()) - left_out)
+
+
+def treatment(arm: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings of an arm's network and training, given or searched, under their full names."""
+    searched = arm["space"].items()
+    return _given(arm) | {key: ["searched", values] for key, values in searched if key.partition(".")[0] in GROUPS}
 
 
 def _given(arm: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +141,7 @@ def departures(result: Result, arm: dict[str, Any], plan: dict[str, Any]) -> Ite
     the features and loss of the data. The table against VPA follows a protocol that the paper does not restate: nothing
     is compared there.
     """
-    if result.table == "results_vap":
+    if result.table == VPA_TABLE:
         return
     dataset = plan["datasets"][arm["dataset"]]
     yield from _settings(result, arm, dataset["spec"])
@@ -140,6 +150,12 @@ def departures(result: Result, arm: dict[str, Any], plan: dict[str, Any]) -> Ite
     yield from _search(result, arm)
     yield from _splits(result, arm, dataset["splits"])
     yield from _data(result, dataset["spec"])
+
+
+def _unlike_vpa(arm: dict[str, Any]) -> int:
+    """Counts the settings of an arm that differ from the code of VPA's authors."""
+    given = treatment(arm)
+    return sum(given[key] != value for key, value in VPA_CODE.items() if key in given)
 
 
 def _settings(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
