@@ -1,9 +1,21 @@
+from pathlib import Path
+
 import pytest
 
 from ssma import paper
-from ssma.report.paper_cells import alike, candidates, departures, match, paper_dataset, paper_layer
+from ssma.report.paper_cells import (
+    VPA_CODE,
+    alike,
+    candidates,
+    departures,
+    match,
+    paper_dataset,
+    paper_layer,
+    treatment,
+)
 from ssma.study.config import parse_study
 from ssma.study.plan import make_plan
+from ssma.study.reading import read_study
 
 SPACE = {
     "ssma.kappa": [2, 3, 4], "ssma.compression": [0.1, 0.25, 0.5, 0.75, 1.0], "ssma.selection": ["attention", "random"],
@@ -160,3 +172,16 @@ def test_pna_and_its_mix_are_alike():
     assert alike(*plan["arms"])
     assert matched(entry("results_tu_zinc", "MUTAG", "pna", "pna"), plan).departures == []
     assert matched(entry("results_tu_zinc", "MUTAG", "pna", "ssma"), plan).departures == []
+
+
+@pytest.mark.parametrize("name", ["paper", "aggregators"])
+def test_beside_the_table_against_vpa_stand_the_arms_in_the_protocol_of_its_authors(name):
+    plan = make_plan(parse_study(read_study(Path(__file__).parents[2] / "studies" / f"{name}.yaml")))
+    arms = candidates(plan)
+    full = {arm["id"]: len(arm["splits"]) * arm["repeats"] for arm in plan["arms"]}
+    for result in paper.results("results_vap"):
+        found = match(result, arms, plan, full)
+        assert found.arm["dataset"] == f"VPA-{result.dataset}" and found.departures == []
+        assert VPA_CODE.items() <= treatment(found.arm).items() | {("model.learn_eps", False)}
+    sums = match(entry("results_tu_zinc", "MUTAG", "gcn", "sum"), arms, plan, full)
+    assert sums.arm["dataset"] == "MUTAG"

@@ -72,12 +72,13 @@ def test_footnotes_are_numbered_as_they_come(tables):
 def test_departures_and_the_choice_among_arms_are_said_below(tables):
     table = results_table(tables["results_tu_zinc"])
     notes = table.notes
-    assert [note[:25] for note in notes[:-1]] == [f"[{letter}] Not as in the paper: " for letter in "abcd"]
+    assert [note[:25] for note in notes[:-2]] == [f"[{letter}] Not as in the paper: " for letter in "abcd"]
     assert "parameter budget 1000 (paper: 500k); " in notes[0] and notes[0].endswith(": MUTAG / gcn / sum.")
     assert "; folds 3, shuffle, seed 0 (paper: 10, shuffle, seed 0); " in notes[2]
     assert notes[2].endswith(": MUTAG / gcn / ssma / k2.") and notes[3].endswith(": ZINC / gcn / ssma.")
     assert "* beyond 3 of them." in table.caption
-    assert notes[-1].startswith("Where several arms fit") and notes[-1].endswith(": MUTAG / gcn / ssma / k2 (1 of 3).")
+    assert notes[-2].startswith("Where several arms fit") and notes[-2].endswith(": MUTAG / gcn / ssma / k2 (1 of 3).")
+    assert "attention of gps across the graphs of a batch" in notes[-1] and "random neighbours drawn for" in notes[-1]
 
 
 def test_fits_that_lack_make_a_difference_untestable(fabric):
