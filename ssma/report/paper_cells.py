@@ -1,5 +1,6 @@
 """Which arm of a study is which entry of the paper's tables, and in what it was treated otherwise than in the paper."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,12 @@ from ssma.study.tuning import splits_to_prune, tuning
 PAPERS_SSMA = {f"ssma.{key}": value for key, value in SSMAOptions().model_dump().items()}
 SEARCHED = ("ssma.kappa", "ssma.compression", "ssma.selection")
 OPERATOR = ("ssma.mixing", "ssma.normalisation", "ssma.slots_from")
-VPA_TABLE = "results_vap"
+VPA_TABLE, AFFINE_TABLE = "results_vap", "learn_affine_results"
 LEFT_OPEN = {"runtime_measurment": ("ssma.kappa", "ssma.compression")}
 AFFINE = {"model.budget": None, "model.hidden_channels": 64}
-AFFINE_CONFIGURATIONS = 24
+AFFINE_SPACE = {
+    "ssma.compression": [0.25, 0.5, 0.75, 1], "ssma.kappa": [2, 3, 4], "ssma.selection": ["attention", "random"],
+}  # fmt: skip
 VPA_CODE = {
     "model.num_layers": 4, "model.hidden_channels": 64, "model.readout": "sum", "model.residual": False,
     "model.dropout": 0.5, "model.learn_eps": False, "training.batch_size": 64, "training.max_epochs": 200,
@@ -162,7 +165,7 @@ def _settings(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iter
     expected = preset("paper", spec, arm["layer"]) | {"model.hidden_channels": None, "training.max_minutes": None}
     if result.layer == "gps_pe":
         expected["model.positional_encoding"] = "random_walk"
-    if result.table == "learn_affine_results":
+    if result.table == AFFINE_TABLE:
         expected |= AFFINE
     given = _given(arm)
     for key in sorted(given.keys() & expected.keys()):
@@ -174,7 +177,7 @@ def _settings(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iter
 
 
 def _options(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
-    grid = tuning(Tune(), "paper", spec).space if result.table != "learn_affine_results" else {}
+    grid = AFFINE_SPACE if result.table == AFFINE_TABLE else tuning(Tune(), "paper", spec).space
     fixed = ("ssma.selection",) if result.variant in ("random", "attention") else ()
     for key, value in ssma_options(arm).items():
         if key in LEFT_OPEN.get(result.table, ()) or key in fixed:
@@ -196,7 +199,7 @@ def _search(result: Result, arm: dict[str, Any]) -> Iterator[str]:
         if result.table in LEFT_OPEN:
             return
         searched = protocols()[result.dataset].configurations
-        papers = AFFINE_CONFIGURATIONS if result.table == "learn_affine_results" else searched
+        papers = math.prod(map(len, AFFINE_SPACE.values())) if result.table == AFFINE_TABLE else searched
     if ours != papers:
         yield _line("configurations tried", str(ours), str(papers))
     if papers > 1 and ours > 1:

@@ -123,6 +123,10 @@ def test_affine_maps_and_selections_find_their_entries():
         found = matched(entry("learn_affine_results", "ZINC", "gcn", "ssma", variant), plan)
         assert found.arm["settings"]["aggregator"]["learn_affine"] is learned
         assert found.departures[:2] == ["parameter budget 100k (paper: unset)", "hidden channels unset (paper: 64)"]
+        assert found.departures[2:4] == [
+            "compression rate searched in 0.1, 0.25, 0.5, 0.75, 1 (paper: 0.25, 0.5, 0.75, 1)",
+            "configurations tried 30 (paper: 24)",
+        ]
     kappas = {"ssma.kappa": [2, 3]}
     plan = plan_of({"ssma.selection": ["random", "attention"]}, dataset={"PROTEINS": {"source": "tu"}}, space=kappas)
     for variant in ("random", "attention"):
