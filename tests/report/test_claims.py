@@ -280,6 +280,8 @@ def test_claims_table_lists_all_with_reasons_for_what_records_cannot_decide(reco
     order = ["contradicted", "supported", "undecided", "not run", "not checkable from records"]
     assert verdicts == sorted(verdicts, key=order.index)
     assert f"{verdicts.count('undecided')} undecided, {verdicts.count('not run')} not run" in claims.caption
+    assert "two differences at least that are not all equal" in claims.caption
+    assert "for claims about a setting (A1 to A8, P2, P3) all of the study" in claims.caption
     (zinc,) = [cells for cells in pairs.rows if cells[1].arm == "ZINC-gcn-ssma"]
     assert [cell.text for cell in zinc] == [
         "G1, G3", "ZINC / gcn / ssma", "ZINC / gcn / sum", "MAE", "+0.1000 [+0.0752, +0.1248]", "0.00332",
