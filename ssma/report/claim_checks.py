@@ -134,7 +134,7 @@ def geometric_mean_stabilises(records: Records) -> Verdict:
         "pairs of fits that differ in ssma.normalisation only, exact McNemar test at 0.05 (one test: nothing to adjust)"
     )
     known = paper.protocols()
-    arms = records.ssma_arms(known, (*LAYERS, "gatv2", "gps", "pna", "gps_pe"), operator=False)
+    arms = records.ssma_arms(known, (*LAYERS, "gatv2", "gps", "pna", "gps_pe"), varied="ssma.normalisation")
     only_plain = only_geometric = pairs = 0
     for group in records.series(arms, "ssma.normalisation"):
         if "geometric" in group and "none" in group:

@@ -132,13 +132,11 @@ class Records:
         margin = rope_of(metric, base.to_numpy(), report_options(self.plan))
         return Comparison(arm, reference, metric, tuple(map(float, gains)), ratio, test, margin)
 
-    def ssma_arms(self, datasets: Iterable[str], layers: Iterable[str], operator: bool = True) -> list[dict[str, Any]]:
-        """Returns the SSMA arms on the paper's data sets and layers, of the paper's operator if ``operator``."""
+    def ssma_arms(self, datasets: Iterable[str], layers: Iterable[str], varied: str = "") -> list[dict[str, Any]]:
+        """Returns the SSMA arms on the paper's data sets and layers, of its operator in all options but ``varied``."""
         wanted = {(dataset, layer) for dataset in datasets for layer in layers}
         found = [arm for arm in self.plan["arms"] if arm["aggregator"] == "ssma" and self.place(arm) in wanted]
-        if not operator:
-            return found
-        papers = {key: PAPERS_SSMA[key] for key in (*OPERATOR, "ssma.learn_affine")}
+        papers = {key: PAPERS_SSMA[key] for key in (*OPERATOR, "ssma.learn_affine") if key != varied}
         fixed = [arm for arm in found if not papers.keys() & arm["space"].keys()]
         return [arm for arm in fixed if papers.items() <= ssma_options(arm).items()]
 

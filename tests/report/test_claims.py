@@ -249,6 +249,8 @@ def test_attention_of_another_temperature_is_not_the_papers(fabric, monkeypatch)
 def test_divergence_with_and_without_the_geometric_mean_is_counted_in_pairs(fabric):
     for layer in ("gcn", "gat"):
         swept(fabric, {"geometric": 0.8, "none": "diverged"}, "normalisation", layers=[layer])
+        # another operator than the paper's says nothing of it
+        swept(fabric, {"geometric": "diverged", "none": 0.8}, "normalisation", layers=[layer], mixing="product")
     fabric.plan()
     found = CHECKS["P2"](records_of(fabric.results))
     # six pairs on one side: p = 2 / 64
