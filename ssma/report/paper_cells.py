@@ -30,6 +30,12 @@ VPA_CODE = {
 """What is known of the protocol behind the table against VPA: it decides which arm is shown, and is no departure."""
 UNLIMITED = ("training.max_epochs", "training.max_minutes")
 FEATURES = {"IMDB-BINARY": "random"}
+IN_TEXT = {
+    ("model.residual", False): "yes",
+    ("ssma.compression_of", "parameters"): "rank",
+    ("features", "random"): "zeros",
+}
+"""Setting and its value in the authors' code -> what the paper's text says instead."""
 
 
 Place = tuple[str | None, str | None, str]
@@ -169,7 +175,7 @@ def _settings(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iter
         expected |= AFFINE
     given = _given(arm)
     for key in sorted(given.keys() & expected.keys()):
-        printed = "no limit" if key in UNLIMITED else value_text(expected[key])
+        printed = "no limit" if key in UNLIMITED else _papers(key, expected[key])
         if key in arm["space"]:
             yield _line(setting(key), "searched", printed)
         elif given[key] != expected[key]:
@@ -188,9 +194,9 @@ def _options(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Itera
             elif key in grid and (found := _values(arm["space"][key])) != (papers := _values(grid[key])):
                 yield _line(f"{setting(key)} searched in", found, papers)
         elif key in arm["space"]:
-            yield _line(setting(key), "searched", value_text(PAPERS_SSMA[key]))
+            yield _line(setting(key), "searched", _papers(key, PAPERS_SSMA[key]))
         elif key != "ssma.learn_affine" and value != PAPERS_SSMA[key]:
-            yield _line(setting(key), value_text(value), value_text(PAPERS_SSMA[key]))
+            yield _line(setting(key), value_text(value), _papers(key, PAPERS_SSMA[key]))
 
 
 def _search(result: Result, arm: dict[str, Any]) -> Iterator[str]:
@@ -237,7 +243,13 @@ def _data(result: Result, spec: dict[str, Any]) -> Iterator[str]:
     expected = {"node_attributes": False, "features": FEATURES.get(result.dataset, "labels"), "loss": "mse"}
     for key in sorted(expected.keys() & spec.keys()):
         if (key != "loss" or result.dataset == "Peptides-struct") and spec[key] != expected[key]:
-            yield _line(key.replace("_", " "), value_text(spec[key]), value_text(expected[key]))
+            yield _line(key.replace("_", " "), value_text(spec[key]), _papers(key, expected[key]))
+
+
+def _papers(key: str, value: Any) -> str:
+    """Returns "random", or "random in its code, zeros in its text" where these differ."""
+    text = IN_TEXT.get((key, value))
+    return f"{value_text(value)} in its code, {text} in its text" if text else value_text(value)
 
 
 def _line(what: str, ours: str, papers: str) -> str:

@@ -95,10 +95,25 @@ def test_a_search_as_long_as_the_papers_but_elsewhere_or_on_fewer_splits_is_told
 def test_features_and_runs_of_a_data_set_count():
     plan = plan_of(dataset={"IMDB": {"source": "tu", "name": "IMDB-BINARY", "features": "degree"}})
     assert matched(entry("results_tu_zinc", "IMDB-BINARY", "gcn", "sum"), plan).departures == [
-        "features degree (paper: random)"
+        "features degree (paper: random in its code, zeros in its text)"
     ]
     plan = plan_of(dataset={"ZINC": {"source": "zinc"}})
     assert matched(entry("results_tu_zinc", "ZINC", "gcn", "sum"), plan).departures == ["fits per split 1 (paper: 5)"]
+
+
+def test_a_departure_from_the_papers_code_says_where_its_text_has_another_value():
+    plan = plan_of(
+        {"ssma.compression_of": ["rank"]}, dataset={"ZINC": {"source": "zinc"}}, model={"residual": True},
+        tune={"space": SPACE}, evaluate={"repeats": 5},
+    )  # fmt: skip
+    found = matched(entry("results_tu_zinc", "ZINC", "gcn", "ssma"), plan)
+    assert found.departures[:2] == [
+        "residual yes (paper: no in its code, yes in its text)",
+        "compression of rank (paper: parameters in its code, rank in its text)",
+    ]
+    plan = plan_of({"ssma.compression_of": ["rank"]}, model={"residual": False})
+    found = matched(entry("results_tu_zinc", "MUTAG", "gcn", "ssma"), plan)
+    assert found.departures[0] == "residual no (paper: yes)"
 
 
 def test_the_arm_with_fewest_departures_is_taken_unless_only_another_has_results():
