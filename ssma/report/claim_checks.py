@@ -1,6 +1,6 @@
 """How a claim of the paper is decided from records: one small function per claim, or per kind of claim."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from ssma import paper
@@ -16,8 +16,10 @@ from ssma.report.evidence import (
     no_loss,
     significant,
 )
+from ssma.report.paper_cells import PAPERS_SSMA, ssma_options
 from ssma.report.paper_tables import gain_text, improvement_terms, paired_entries
 from ssma.statistics.outcome import ALPHA, Interval, NotTestable
+from ssma.statistics.pairs import holm, mean_difference
 from ssma.study.presets import preset
 
 Check = Callable[[Records], Verdict]
@@ -46,9 +48,7 @@ def in_every_cell(tables: Sequence[str], datasets: Sequence[str] = (), layer: st
 
     def check(records: Records) -> Verdict:
         pairs = entries(tables, datasets, layer)
-        absent = sum(ours.layer in NOT_HERE for _, ours in pairs)
-        missing = f" ({absent} of the {len(pairs)} are esan, which this package does not have)" if absent else ""
-        found = every_gain(_compared(records, pairs), len(pairs), missing=missing)
+        found = every_gain(_compared(records, pairs), len(pairs), missing=_missing(ours.layer for _, ours in pairs))
         return replace(found, test=found.test + scope)
 
     return check
@@ -58,7 +58,7 @@ def narrower_and_better(records: Records) -> Verdict:
     """G3: at equal budget the SSMA net is narrower than the sum net, and better."""
     pairs = [pair for pair in entries(MACRO) if pair[0].aggregator == "sum"]
     found = [one for one in _compared(records, pairs) if records.arms[one.arm]["settings"]["model"].get("budget")]
-    judged = every_gain(found, len(pairs))
+    judged = every_gain(found, len(pairs), missing=_missing(ours.layer for _, ours in pairs))
     widths = [(_width(records, one.arm), _width(records, one.reference)) for one in found]
     wider = sum(ours >= base for ours, base in widths)
     verdict = CONTRADICTED if wider else judged.verdict
@@ -81,7 +81,8 @@ def within_budget(records: Records) -> Verdict:
         run += 1
         if records.frame.loc[records.frame["arm"] == found.arm["id"], "parameters"].max() > budget:
             over.append(found.arm["label"])
-    evidence = f"{run} of {len(pairs)} cells run at the paper's budget: {len(over)} above it"
+    missing = _missing(ours.layer for _, ours in pairs)
+    evidence = f"{run} of {len(pairs)} cells run at the paper's budget{missing}: {len(over)} above it"
     verdict = CONTRADICTED if over else SUPPORTED if run == len(pairs) else UNDECIDED if run else NOT_RUN
     return Verdict(verdict, evidence, test, table="arms")
 
@@ -133,7 +134,7 @@ def geometric_mean_stabilises(records: Records) -> Verdict:
         "pairs of fits that differ in ssma.normalisation only, exact McNemar test at 0.05 (one test: nothing to adjust)"
     )
     known = paper.protocols()
-    arms = records.ssma_arms(known, (*LAYERS, "gatv2", "gps", "pna", "gps_pe"), operator=False)
+    arms = records.ssma_arms(known, (*LAYERS, "gatv2", "gps", "pna", "gps_pe"), varied="ssma.normalisation")
     only_plain = only_geometric = pairs = 0
     for group in records.series(arms, "ssma.normalisation"):
         if "geometric" in group and "none" in group:
@@ -166,9 +167,10 @@ def attention_mostly_better(records: Records) -> Verdict:
         "nothing to adjust)"
     )
     found, named = _attention_against_random(records, LAYERS), len(SELECTION_SETS) * len(LAYERS) * len(KAPPAS)
-    better, worse = sum(one.gain > 0 for one in found), sum(one.gain < 0 for one in found)
-    run = records.places(found, "ssma.kappa")
-    evidence = f"{run} of {named} cells run: attention has the better mean in {better} pairs, the worse in {worse}"
+    cells = records.cells(found, "ssma.kappa").values()
+    gains, run = [mean_difference([one.gain for one in cell]) for cell in cells], len(cells)
+    better, worse = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+    evidence = f"{run} of {named} cells run: attention has the better mean in {better}, the worse in {worse}"
     decided = run == named and better + worse and binomtest(better, better + worse).pvalue < ALPHA
     verdict = NOT_RUN if not found else UNDECIDED if not decided else SUPPORTED if better > worse else CONTRADICTED
     return Verdict(verdict, evidence, test, found)
@@ -216,12 +218,14 @@ def best_when_compressed(records: Records) -> Verdict:
     series, named = records.series(arms, "ssma.compression"), len(COMPRESSION_SETS) * len(LAYERS)
     test = (
         "corrected resampled t-test, paired by split: in every series a rate of 0.5 or less beats 1 at Holm-adjusted "
-        "p < 0.05; a series where 1 beats all of them at p < 0.05 (intersection-union) contradicts"
+        "p < 0.05; a series where 1 beats all of them (intersection-union: the largest p, Holm-adjusted over the "
+        "series) at p < 0.05 contradicts"
     )
     judged = [_series(records, group, 1, lambda rate: rate <= WELL_BELOW_ONE) for group in series]
     judged = [found for found in judged if _made(found)]
     best = sum(significant(_made(found), lambda one: 0.0, below=False) > 0 for found in judged)
-    full, flat = sum(map(_lost_by_all, judged)), [one for found in judged for one in _made(found)]
+    lost = holm([max(one.test.p for one in _made(found)) if _lost_by_all(found) else 1.0 for found in judged])
+    full, flat = sum(p < ALPHA for p in lost), [one for found in judged for one in _made(found)]
     run = records.places(flat)
     evidence = (
         f"{run} of {named} cells run: after Holm a rate of 0.5 or less is better in {best} series, 1 is best in {full}"
@@ -258,7 +262,7 @@ def improvement(line: paper.Improvement) -> Check:
         table = records.tables[line.table]
         terms, pairs = improvement_terms(line), table.pairs(line)
         place = "data sets" if line.layer else "layers"
-        evidence = f"{len(pairs)} of {len(terms)} {place} run"
+        evidence = f"{len(pairs)} of {len(terms)} {place} run{_missing(layer for _, layer in terms)}"
         gain = table.gain(line)
         if gain is None:
             return Verdict(NOT_RUN, evidence, test)
@@ -318,6 +322,14 @@ def _against(records: Records, arms: Sequence[dict], aggregator: str) -> list[Co
     return [found for one in sides if (found := records.compare(*one))]
 
 
+def _missing(layers: Iterable[str]) -> str:
+    """Says how many of these layers of the paper's cells nobody can run here."""
+    layers = list(layers)
+    absent = sum(layer in NOT_HERE for layer in layers)
+    verb = "is" if absent == 1 else "are"
+    return f" ({absent} of the {len(layers)} {verb} esan, which this package does not have)" if absent else ""
+
+
 def _width(records: Records, arm: str) -> int:
     rows = records.frame[(records.frame["arm"] == arm) & (records.frame["stage"] == "evaluate")]
     return int(rows["hidden_channels"].max())
@@ -336,11 +348,13 @@ def _selection(arm: dict) -> str | None:
 
 
 def _selection_arms(records: Records, layers: Sequence[str]) -> list[dict]:
-    """Returns the SSMA arms that fix a selection and a kappa of the paper's sweep."""
+    """Returns the SSMA arms that fix a selection and a kappa of the paper's sweep, and no temperature but its own."""
+    papers = PAPERS_SSMA["ssma.temperature"]
     return [
         arm
         for arm in records.ssma_arms(SELECTION_SETS, layers)
         if _selection(arm) and "ssma.kappa" not in arm["space"] and arm["settings"]["aggregator"].get("kappa") in KAPPAS
+        if ssma_options(arm)["ssma.temperature"] == papers
     ]
 
 

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.align import report_options
 from ssma.report.labels import Metric, metrics_of
 from ssma.report.paired import rope_of
-from ssma.report.paper_cells import OPERATOR, PAPERS_SSMA, alike, paper_dataset, paper_layer, ssma_options
+from ssma.report.paper_cells import (
+    OPERATOR,
+    PAPERS_SSMA,
+    alike,
+    paper_dataset,
+    paper_layer,
+    ssma_options,
+    treatment,
+)
 from ssma.report.paper_tables import Beside
 from ssma.report.units import Units
 from ssma.statistics.outcome import ALPHA, NotTestable
 from ssma.statistics.pairs import CorrectedT, corrected_t, holm, mean_difference, paired_differences
 from ssma.study.ids import canonical_json
+from ssma.study.space import IDLE
 
 if TYPE_CHECKING:
     import pandas
@@ -123,39 +132,51 @@ class Records:
         margin = rope_of(metric, base.to_numpy(), report_options(self.plan))
         return Comparison(arm, reference, metric, tuple(map(float, gains)), ratio, test, margin)
 
-    def ssma_arms(self, datasets: Iterable[str], layers: Iterable[str], operator: bool = True) -> list[dict[str, Any]]:
-        """Returns the SSMA arms on the paper's data sets and layers, of the paper's operator if ``operator``."""
+    def ssma_arms(self, datasets: Iterable[str], layers: Iterable[str], varied: str = "") -> list[dict[str, Any]]:
+        """Returns the SSMA arms on the paper's data sets and layers, of its operator in all options but ``varied``."""
         wanted = {(dataset, layer) for dataset in datasets for layer in layers}
         found = [arm for arm in self.plan["arms"] if arm["aggregator"] == "ssma" and self.place(arm) in wanted]
-        if not operator:
-            return found
-        papers = {key: PAPERS_SSMA[key] for key in (*OPERATOR, "ssma.learn_affine")}
+        papers = {key: PAPERS_SSMA[key] for key in (*OPERATOR, "ssma.learn_affine") if key != varied}
         fixed = [arm for arm in found if not papers.keys() & arm["space"].keys()]
         return [arm for arm in fixed if papers.items() <= ssma_options(arm).items()]
 
-    def places(self, comparisons: Iterable[Comparison], *keys: str) -> int:
-        """Counts the cells that comparisons fall into: data set, layer, and these settings of their arms."""
-        cells = set()
+    def cells(self, comparisons: Iterable[Comparison], *keys: str) -> dict[tuple, list[Comparison]]:
+        """Groups comparisons by the cell that they fall into: data set, layer, and these settings of their arms."""
+        cells: dict[tuple, list[Comparison]] = {}
         for one in comparisons:
             arm = self.arms[one.arm]
             options = ssma_options(arm) | {"model.budget": arm["settings"]["model"].get("budget")}
-            cells.add((*self.place(arm), *(options[key] for key in keys)))
-        return len(cells)
+            cells.setdefault((*self.place(arm), *(options[key] for key in keys)), []).append(one)
+        return cells
+
+    def places(self, comparisons: Iterable[Comparison], *keys: str) -> int:
+        """Counts the cells that comparisons fall into."""
+        return len(self.cells(comparisons, *keys))
 
     def series(self, arms: Iterable[dict[str, Any]], axis: str) -> list[dict[Any, dict[str, Any]]]:
-        """Groups arms that differ in one setting only; each group maps its values to arms, in rising order."""
-        groups: dict[str, dict[Any, dict[str, Any]]] = {}
-        group, key = axis.split(".")
+        """Groups arms that differ in one setting only; each group maps its values to arms, in rising order.
+
+        An arm lacks the settings that its value makes idle, as random selection does the temperature: it is in the
+        group of every value that they have in other arms.
+        """
+        groups: dict[str, dict[str, dict[Any, dict[str, Any]]]] = {}
+        group, _, key = axis.partition(".")
+        idle = [name for name, (other, _) in IDLE.items() if other == axis]
         for arm in arms:
             if axis in arm["space"]:
                 continue
-            part = "aggregator" if group == "ssma" else group
             value = ssma_options(arm)[axis] if group == "ssma" else arm["settings"][group].get(key)
-            rest = dict(arm["settings"])
-            rest[part] = {name: item for name, item in rest[part].items() if name != key}
-            same = [arm[name] for name in ("dataset", "layer", "aggregator", "space", "splits", "repeats", "selection")]
-            groups.setdefault(canonical_json([*same, rest]), {})[value] = arm
-        return [dict(sorted(found.items())) for found in groups.values() if len(found) > 1]
+            rest = {f"ssma.{name}": item for name, item in arm["settings"]["aggregator"].items()} | treatment(arm)
+            rest |= {name: ["searched", values] for name, values in arm["space"].items()}
+            rest.pop(axis, None)
+            apart = {name: rest.pop(name) for name in idle if name in rest}
+            same = [arm[name] for name in ("dataset", "layer", "aggregator", "splits", "repeats", "selection")]
+            groups.setdefault(canonical_json([*same, rest]), {}).setdefault(canonical_json(apart), {})[value] = arm
+        found = []
+        for parts in groups.values():
+            shared = parts.pop(canonical_json({}), {})
+            found += [part | shared for part in parts.values()] or [shared]
+        return [dict(sorted(values.items())) for values in found if len(values) > 1]
 
     def reference(self, arm: dict[str, Any], aggregator: str) -> dict[str, Any] | None:
         """Returns the arm of another aggregator with the same data, network and training; one with results first."""

@@ -1,5 +1,6 @@
 """Which arm of a study is which entry of the paper's tables, and in what it was treated otherwise than in the paper."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,11 +17,26 @@ from ssma.study.tuning import splits_to_prune, tuning
 PAPERS_SSMA = {f"ssma.{key}": value for key, value in SSMAOptions().model_dump().items()}
 SEARCHED = ("ssma.kappa", "ssma.compression", "ssma.selection")
 OPERATOR = ("ssma.mixing", "ssma.normalisation", "ssma.slots_from")
+VPA_TABLE, AFFINE_TABLE = "results_vap", "learn_affine_results"
 LEFT_OPEN = {"runtime_measurment": ("ssma.kappa", "ssma.compression")}
 AFFINE = {"model.budget": None, "model.hidden_channels": 64}
-AFFINE_CONFIGURATIONS = 24
+AFFINE_SPACE = {
+    "ssma.compression": [0.25, 0.5, 0.75, 1], "ssma.kappa": [2, 3, 4], "ssma.selection": ["attention", "random"],
+}  # fmt: skip
+VPA_CODE = {
+    "model.num_layers": 4, "model.hidden_channels": 64, "model.readout": "sum", "model.residual": False,
+    "model.dropout": 0.5, "model.learn_eps": False, "training.batch_size": 64, "training.max_epochs": 200,
+    "training.plateau_patience": 200, "training.weight_decay": 0,
+}  # fmt: skip
+"""What is known of the protocol behind the table against VPA: it decides which arm is shown, and is no departure."""
 UNLIMITED = ("training.max_epochs", "training.max_minutes")
 FEATURES = {"IMDB-BINARY": "random"}
+IN_TEXT = {
+    ("model.residual", False): "yes",
+    ("ssma.compression_of", "parameters"): "rank",
+    ("features", "random"): "zeros",
+}
+"""Setting and its value in the authors' code -> what the paper's text says instead."""
 
 
 Place = tuple[str | None, str | None, str]
@@ -49,7 +65,8 @@ def match(result: Result, arms: dict[Place, list[dict[str, Any]]], plan: dict, n
 
     An arm fits if it has the entry's data set, layer, aggregator, positional encoding, affine map and (where the entry
     is of one) selection, and the paper's operator. Of several the first one is taken in this order: arms with results;
-    fewest departures from the paper's treatment; most fits that count; the order of the plan.
+    fewest departures from the paper's treatment (in the table against VPA from the code of its authors); most fits that
+    count; the order of the plan.
 
     Args:
         arms: What ``candidates`` returns.
@@ -62,7 +79,8 @@ def match(result: Result, arms: dict[Place, list[dict[str, Any]]], plan: dict, n
     ranked = []
     for arm in fitting:
         found = list(departures(result, arm, plan))
-        ranked.append((n[arm["id"]] == 0, len(found), -n[arm["id"]], len(ranked), found, arm))
+        apart = _unlike_vpa(arm) if result.table == VPA_TABLE else len(found)
+        ranked.append((n[arm["id"]] == 0, apart, -n[arm["id"]], len(ranked), found, arm))
     *_, found, arm = min(ranked, key=lambda entry: entry[:4])
     return Match(arm, len(fitting), found)
 
@@ -84,11 +102,6 @@ def alike(arm: dict[str, Any], other: dict[str, Any]) -> bool:
     Compared are the settings that both have, given or searched. How PNA mixes is not: its baseline is the mix alone. In
     arms of two layers those settings are left out that only some layers have.
     """
-
-    def treatment(one: dict[str, Any]) -> dict[str, Any]:
-        searched = one["space"].items()
-        return _given(one) | {key: ["searched", values] for key, values in searched if key.partition(".")[0] in GROUPS}
-
     if arm["dataset"] != other["dataset"]:
         return False
     first, second = treatment(arm), treatment(other)
@@ -96,6 +109,12 @@ def alike(arm: dict[str, Any], other: dict[str, Any]) -> bool:
     if arm["layer"] != other["layer"]:
         left_out |= {f"model.{key}" for key in ONLY_FOR_LAYERS}
     return all(first[key] == second[key] for key in (first.keys() & second.keys()) - left_out)
+
+
+def treatment(arm: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings of an arm's network and training, given or searched, under their full names."""
+    searched = arm["space"].items()
+    return _given(arm) | {key: ["searched", values] for key, values in searched if key.partition(".")[0] in GROUPS}
 
 
 def _given(arm: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +151,7 @@ def departures(result: Result, arm: dict[str, Any], plan: dict[str, Any]) -> Ite
     the features, loss, directions and parts of the data. The table against VPA follows a protocol that the paper does
     not restate: nothing is compared there.
     """
-    if result.table == "results_vap":
+    if result.table == VPA_TABLE:
         return
     dataset = plan["datasets"][arm["dataset"]]
     yield from _settings(result, arm, dataset["spec"])
@@ -143,15 +162,21 @@ def departures(result: Result, arm: dict[str, Any], plan: dict[str, Any]) -> Ite
     yield from _data(result, dataset["spec"])
 
 
+def _unlike_vpa(arm: dict[str, Any]) -> int:
+    """Counts the settings of an arm that differ from the code of VPA's authors."""
+    given = treatment(arm)
+    return sum(given[key] != value for key, value in VPA_CODE.items() if key in given)
+
+
 def _settings(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
     expected = preset("paper", spec, arm["layer"]) | {"model.hidden_channels": None, "training.max_minutes": None}
     if result.layer == "gps_pe":
         expected["model.positional_encoding"] = "random_walk"
-    if result.table == "learn_affine_results":
+    if result.table == AFFINE_TABLE:
         expected |= AFFINE
     given = _given(arm)
     for key in sorted(given.keys() & expected.keys()):
-        printed = "no limit" if key in UNLIMITED else value_text(expected[key])
+        printed = "no limit" if key in UNLIMITED else _papers(key, expected[key])
         if key in arm["space"]:
             yield _line(setting(key), "searched", printed)
         elif given[key] != expected[key]:
@@ -159,7 +184,7 @@ def _settings(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iter
 
 
 def _options(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
-    grid = tuning(Tune(), "paper", spec).space if result.table != "learn_affine_results" else {}
+    grid = AFFINE_SPACE if result.table == AFFINE_TABLE else tuning(Tune(), "paper", spec).space
     fixed = ("ssma.selection",) if result.variant in ("random", "attention") else ()
     for key, value in ssma_options(arm).items():
         if key in LEFT_OPEN.get(result.table, ()) or key in fixed:
@@ -170,9 +195,9 @@ def _options(result: Result, arm: dict[str, Any], spec: dict[str, Any]) -> Itera
             elif key in grid and (found := _values(arm["space"][key])) != (papers := _values(grid[key])):
                 yield _line(f"{setting(key)} searched in", found, papers)
         elif key in arm["space"]:
-            yield _line(setting(key), "searched", value_text(PAPERS_SSMA[key]))
+            yield _line(setting(key), "searched", _papers(key, PAPERS_SSMA[key]))
         elif key != "ssma.learn_affine" and value != PAPERS_SSMA[key]:
-            yield _line(setting(key), value_text(value), value_text(PAPERS_SSMA[key]))
+            yield _line(setting(key), value_text(value), _papers(key, PAPERS_SSMA[key]))
 
 
 def _search(result: Result, arm: dict[str, Any]) -> Iterator[str]:
@@ -181,7 +206,7 @@ def _search(result: Result, arm: dict[str, Any]) -> Iterator[str]:
         if result.table in LEFT_OPEN:
             return
         searched = protocols()[result.dataset].configurations
-        papers = AFFINE_CONFIGURATIONS if result.table == "learn_affine_results" else searched
+        papers = math.prod(map(len, AFFINE_SPACE.values())) if result.table == AFFINE_TABLE else searched
     if ours != papers:
         yield _line("configurations tried", str(ours), str(papers))
     if papers > 1 and ours > 1:
@@ -220,7 +245,13 @@ def _data(result: Result, spec: dict[str, Any]) -> Iterator[str]:
     expected |= {"undirected": True, "parts": DEFAULT_PARTS.get(result.dataset)}
     for key in sorted(expected.keys() & spec.keys()):
         if (key != "loss" or result.dataset == "Peptides-struct") and spec[key] != expected[key]:
-            yield _line(key.replace("_", " "), value_text(spec[key]), value_text(expected[key]))
+            yield _line(key.replace("_", " "), value_text(spec[key]), _papers(key, expected[key]))
+
+
+def _papers(key: str, value: Any) -> str:
+    """Returns "random", or "random in its code, zeros in its text" where these differ."""
+    text = IN_TEXT.get((key, value))
+    return f"{value_text(value)} in its code, {text} in its text" if text else value_text(value)
 
 
 def _line(what: str, ours: str, papers: str) -> str:

@@ -9,7 +9,7 @@ from ssma import paper
 from ssma.report.checks import chosen_by_test
 from ssma.report.gains import Gain, Pair, mean_gain, pair_of, relative_gain
 from ssma.report.labels import METRIC_NAMES, listing, of_all
-from ssma.report.paper_cells import Match, alike, candidates, match
+from ssma.report.paper_cells import VPA_TABLE, Match, alike, candidates, match
 from ssma.report.sanity import predictor_cell
 from ssma.report.table import Cell, Table, table_id
 from ssma.report.units import Units
@@ -32,10 +32,14 @@ CAPTION = (
 FAR, FAR_MARK = 3.0, "*"
 """Standard errors beyond which a difference to the paper is marked, and its mark."""
 RULE = (
-    "Where several arms fit an entry, one with results goes first, then the one with the fewest departures from the "
-    "paper's treatment, then the one with most fits, then the first of the plan: {cells}."
+    "Where several arms fit an entry, one with results goes first, then the one with the fewest departures from "
+    "{whom}, then the one with most fits, then the first of the plan: {cells}."
 )
-
+NEVER = (
+    "What the authors' code does, but no arm here: widths above the budget; attention of gps across the graphs of a "
+    "batch; several validations in an epoch of ogbg-molhiv, ogbg-molpcba and ogbn-products; random neighbours drawn "
+    "for all layers at once, before the first, and anew in each evaluation; the best epoch of a fit that diverged."
+)
 
 Letters = dict[tuple[str, ...], str]
 """Departures of an arm from the paper's treatment -> the letter that stands for them at its cells."""
@@ -302,10 +306,12 @@ def _departures(table: Beside, letters: Letters) -> list[str]:
         arms = listing((one.arm["label"] for one in shown if tuple(one.departures) == departures), most=12)
         lines.append(f"[{letter}] Not as in the paper: {'; '.join(departures)}: {arms}.")
     several = [f"{one.arm['label']} (1 of {one.fitting})" for one in shown if one.fitting > 1]
-    lines += [RULE.format(cells=listing(several, most=len(several)))] if several else []
+    vpa = table.source.name == VPA_TABLE
+    whom = "the code of VPA's authors" if vpa else "the paper's treatment"
+    lines += [RULE.format(whom=whom, cells=listing(several, most=len(several)))] if several else []
     lines += chosen_by_test({"arms": [one.arm for one in shown]}, [one.arm["id"] for one in shown])
     alike = "The arms shown are treated as in the paper in settings, search, selection, splits and data."
-    return lines if letters or table.source.name == "results_vap" else [alike, *lines]
+    return lines if vpa else [*([] if letters else [alike]), *lines, NEVER]
 
 
 def _marks(entry: paper.Result, notes: Iterable[paper.Footnote]) -> list[str]:

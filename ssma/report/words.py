@@ -212,7 +212,10 @@ def _compared(
 def _summary(reader: _Reader, floors: dict[str, Floor]) -> str:
     """Returns the result in short: what holds after Holm, what the means alone say, and who is above the floor."""
     found, reference = reader.compared
-    if not reference:
+    if not reference and reader.known:
+        none = f"No difference from {reader.names} could be tested"
+        sentences = [f"{none}: the arms that could be compared have no result."]
+    elif not reference:
         sentences = [f"No {reader.names} arm with the same network and training is in the study."]
     else:
         sentences = [_held(reader, found, reference), _means(reader, found)]

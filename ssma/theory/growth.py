@@ -18,7 +18,7 @@ from ssma.theory.mixing import bound, mixing, weights_bound
 from ssma.theory.separation import polynomial
 from ssma.theory.training import SetNetwork
 
-ZERO = 1e-9  # of the largest coefficient: what transforms leave where there is none
+ZERO = 1e-13  # of the largest coefficient: transforms leave up to 2e-15 where there is none; the smallest may be 1e-10
 
 
 def run(settings: dict[str, Any], seed: int) -> list[dict[str, Any]]:

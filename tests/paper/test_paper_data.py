@@ -70,6 +70,42 @@ def test_every_footnote_concerns_an_entry():
             ), note
 
 
+def test_an_entry_of_two_tables_that_differ_beyond_rounding_has_a_footnote_in_both():
+    notes = {
+        (table, note.dataset, note.layer, note.aggregator)
+        for note in paper.footnotes()
+        for table in note.tables.split()
+    }
+    first = {
+        (entry.dataset, entry.aggregator): entry
+        for table in ("results_tu_zinc", "results_lrgb_ogbn")
+        for entry in paper.results(table)
+        if entry.layer == "gps"
+    }
+    odd = set()
+    for entry in paper.results("gps_pe_exp"):
+        if entry.layer == "gps":
+            other = first[entry.dataset, entry.aggregator]
+            scale = 100 if (entry.unit, other.unit) == ("percent", "fraction") else 1
+            for printed, again in ((other.mean, entry.mean), (other.std, entry.std)):
+                if f"{float(again) / scale:.{len(printed.partition('.')[2])}f}" != printed:
+                    odd.add((entry.dataset, entry.aggregator))
+                    assert {(one.table, one.dataset, "gps", one.aggregator) for one in (entry, other)} <= notes
+    assert odd == {("ogbg-molhiv", "sum"), ("ogbg-molhiv", "ssma"), ("Peptides-struct", "ssma")}
+
+
+def test_entries_that_may_be_of_a_larger_budget_say_so():
+    told = {
+        (note.layer, text): note.tables.split()
+        for note in paper.footnotes()
+        for text in ("400,000", "800,000", "variance")
+        if note.dataset == "ZINC" and text in note.text and note.aggregator == "ssma"
+    }
+    assert told.keys() == {("gcn", "400,000"), ("gin", "400,000"), ("pna", "800,000"), ("pna", "variance")}
+    reused = [table.name for table in paper.tables() if table.name.startswith("results_tu_zinc")]
+    assert told["gcn", "400,000"] == told["gin", "400,000"] and sorted(told["gcn", "400,000"]) == sorted(reused)
+
+
 def test_a_claim_has_a_check_or_a_reason_why_not():
     for claim in paper.claims():
         assert (claim.id in CHECKS) != bool(claim.reason), claim.id

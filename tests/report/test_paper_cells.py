@@ -1,9 +1,21 @@
+from pathlib import Path
+
 import pytest
 
 from ssma import paper
-from ssma.report.paper_cells import alike, candidates, departures, match, paper_dataset, paper_layer
+from ssma.report.paper_cells import (
+    VPA_CODE,
+    alike,
+    candidates,
+    departures,
+    match,
+    paper_dataset,
+    paper_layer,
+    treatment,
+)
 from ssma.study.config import parse_study
 from ssma.study.plan import make_plan
+from ssma.study.reading import read_study
 
 SPACE = {
     "ssma.kappa": [2, 3, 4], "ssma.compression": [0.1, 0.25, 0.5, 0.75, 1.0], "ssma.selection": ["attention", "random"],
@@ -83,7 +95,7 @@ def test_a_search_as_long_as_the_papers_but_elsewhere_or_on_fewer_splits_is_told
 def test_features_and_runs_of_a_data_set_count():
     plan = plan_of(dataset={"IMDB": {"source": "tu", "name": "IMDB-BINARY", "features": "degree"}})
     assert matched(entry("results_tu_zinc", "IMDB-BINARY", "gcn", "sum"), plan).departures == [
-        "features degree (paper: random)"
+        "features degree (paper: random in its code, zeros in its text)"
     ]
     plan = plan_of(dataset={"ZINC": {"source": "zinc"}})
     assert matched(entry("results_tu_zinc", "ZINC", "gcn", "sum"), plan).departures == ["fits per split 1 (paper: 5)"]
@@ -97,6 +109,21 @@ def test_features_and_runs_of_a_data_set_count():
 def test_directions_and_parts_of_a_graph_count(own, told):
     plan = plan_of(dataset={"papers": {"source": "ogbn", "name": "ogbn-arxiv"} | own}, evaluate={"repeats": 5})
     assert matched(entry("results_lrgb_ogbn", "ogbn-arxiv", "gcn", "sum"), plan).departures == told
+
+
+def test_a_departure_from_the_papers_code_says_where_its_text_has_another_value():
+    plan = plan_of(
+        {"ssma.compression_of": ["rank"]}, dataset={"ZINC": {"source": "zinc"}}, model={"residual": True},
+        tune={"space": SPACE}, evaluate={"repeats": 5},
+    )  # fmt: skip
+    found = matched(entry("results_tu_zinc", "ZINC", "gcn", "ssma"), plan)
+    assert found.departures[:2] == [
+        "residual yes (paper: no in its code, yes in its text)",
+        "compression of rank (paper: parameters in its code, rank in its text)",
+    ]
+    plan = plan_of({"ssma.compression_of": ["rank"]}, model={"residual": False})
+    found = matched(entry("results_tu_zinc", "MUTAG", "gcn", "ssma"), plan)
+    assert found.departures[0] == "residual no (paper: yes)"
 
 
 def test_the_arm_with_fewest_departures_is_taken_unless_only_another_has_results():
@@ -121,6 +148,10 @@ def test_affine_maps_and_selections_find_their_entries():
         found = matched(entry("learn_affine_results", "ZINC", "gcn", "ssma", variant), plan)
         assert found.arm["settings"]["aggregator"]["learn_affine"] is learned
         assert found.departures[:2] == ["parameter budget 100k (paper: unset)", "hidden channels unset (paper: 64)"]
+        assert found.departures[2:4] == [
+            "compression rate searched in 0.1, 0.25, 0.5, 0.75, 1 (paper: 0.25, 0.5, 0.75, 1)",
+            "configurations tried 30 (paper: 24)",
+        ]
     kappas = {"ssma.kappa": [2, 3]}
     plan = plan_of({"ssma.selection": ["random", "attention"]}, dataset={"PROTEINS": {"source": "tu"}}, space=kappas)
     for variant in ("random", "attention"):
@@ -170,3 +201,16 @@ def test_pna_and_its_mix_are_alike():
     assert alike(*plan["arms"])
     assert matched(entry("results_tu_zinc", "MUTAG", "pna", "pna"), plan).departures == []
     assert matched(entry("results_tu_zinc", "MUTAG", "pna", "ssma"), plan).departures == []
+
+
+@pytest.mark.parametrize("name", ["paper", "aggregators"])
+def test_beside_the_table_against_vpa_stand_the_arms_in_the_protocol_of_its_authors(name):
+    plan = make_plan(parse_study(read_study(Path(__file__).parents[2] / "studies" / f"{name}.yaml")))
+    arms = candidates(plan)
+    full = {arm["id"]: len(arm["splits"]) * arm["repeats"] for arm in plan["arms"]}
+    for result in paper.results("results_vap"):
+        found = match(result, arms, plan, full)
+        assert found.arm["dataset"] == f"VPA-{result.dataset}" and found.departures == []
+        assert VPA_CODE.items() <= treatment(found.arm).items() | {("model.learn_eps", False)}
+    sums = match(entry("results_tu_zinc", "MUTAG", "gcn", "sum"), arms, plan, full)
+    assert sums.arm["dataset"] == "MUTAG"

@@ -173,6 +173,17 @@ def test_what_failed_or_was_not_run_is_said(selection, fabric):
     assert found(bare, "selection") == type(said)("Not run: nothing of this ablation.", [], [])
 
 
+def test_a_baseline_beside_arms_that_all_failed_is_not_said_to_lack(fabric):
+    arm(fabric, "MUTAG-gcn-sum", SUM)
+    arm(fabric, "MUTAG-gcn-ssma", ["failed"] * 3)
+    cells = {f"MUTAG-gcn-{name}": [name] for name in ("sum", "ssma")}
+    fabric.ablation("main", {"aggregator": ["sum", "ssma"]}, cells)
+    fabric.plan()
+    said = found(fabric.results, "main")
+    assert said.summary == "No difference from sum could be tested: the arms that could be compared have no result."
+    assert said.details[0].endswith("; against sum not testable: the arms that could be compared have no result.")
+
+
 def test_of_many_settings_the_best_and_the_worst_are_told(fabric):
     arm(fabric, "MUTAG-gcn-sum", SUM)
     for value in range(2, 7):

@@ -33,6 +33,15 @@ def test_sizes_are_those_of_the_formulas(n, d):
     }
 
 
+def test_a_coefficient_that_is_small_by_chance_is_counted():
+    x = torch.randn(
+        8, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(growth.seed_from("theory sizes", 0, 8, 6))
+    )
+    coefficients = growth.polynomial(x[None]).abs()
+    assert ((coefficients > 1e-13 * coefficients.max()) & (coefficients < 1e-9 * coefficients.max())).sum() == 1
+    assert growth.sizes(8, 6, seed=0)["not zero"] == not_zero(8, 6) == 189
+
+
 def test_a_smaller_representation_is_counted_as_one(monkeypatch):
     """All that is asked of the polynomial: here it has lost its last row, and no longer depends on the last vector."""
     whole = growth.polynomial
