@@ -604,6 +604,10 @@ def test_pna_scale_by_hand_and_unseen_degrees():
     aggr = PNAAggregation(2, torch.tensor([0, 3, 1, 0, 1]))
     assert aggr(torch.randn(50, 2), torch.zeros(50).long(), dim_size=2).isfinite().all()
     assert "delta" in aggr.state_dict()
+    delta = aggr.delta.clone()
+    aggr.delta.fill_(9)  # as memory that a module without data is moved to may hold
+    aggr.reset_parameters()
+    assert torch.equal(aggr.delta, delta)
     for degrees, problem in (
         (None, "got no degrees"),
         ([4], "no node has an incoming edge"),
