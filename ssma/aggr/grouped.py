@@ -198,9 +198,12 @@ def prepared(layer: Module) -> Module:
     spectral norm, make of them before each call.
 
     Raises:
-        TypeError: If what was put in its place, such as an adapter or a quantised layer, computes something else.
+        TypeError: If what was put in its place, such as an adapter or a quantised layer, computes something else, or
+            holds a part of its weights between calls (`fully_shard` of the layer alone).
     """
-    if not type(layer).forward.__module__.startswith(("torch.nn.modules.", "torch_geometric.nn.")):
+    kind = type(layer)
+    plain = kind.forward.__module__.startswith(("torch.nn.modules.", "torch_geometric.nn."))
+    if not plain or kind.__module__.startswith("torch.distributed."):
         raise TypeError(
             f"{type(layer).__name__} stands in the place of a layer of torch inside an aggregation, which uses the "
             f"weights of its layers without calling them; merge it into the weights, or leave out this layer"

@@ -33,10 +33,12 @@ class PNAAggregation(GroupedAggregation):
     def __init__(self, in_channels: int, degrees: Tensor | None, heads: int = 1) -> None:
         super().__init__(in_channels, heads)
         self.register_buffer("delta", mean_log_degree(degrees))
+        self.initial_delta = self.delta.item()
         self.linear = Linear(12 * in_channels, in_channels)
 
     def reset_parameters(self) -> None:
-        """Draws new weights; the mean degree stays."""
+        """Draws new weights, and puts the mean degree back to that of the given degrees."""
+        self.delta.fill_(self.initial_delta)
         self.linear.reset_parameters()
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:

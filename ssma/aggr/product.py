@@ -41,9 +41,9 @@ def compressed_product(
         G_P = g |P|^{\alpha} \left( G_Q + \alpha P \, \mathrm{Re}(\bar{P} G_Q) / |P|^2 \right), \quad \alpha = 1/n - 1
 
     Rows are processed in chunks that fit the cache (of ``CHUNK_ROWS`` at least), on a CPU those with as many filled
-    slots together if many are empty, so that these are not multiplied. Backward multiplies again instead of storing, so
-    memory does not grow with the size of the spectra. One opaque operator for `torch.compile`; no second derivatives
-    but under transforms of `torch.func`, which hold all of it.
+    slots together if many are empty, so that these are not multiplied; compiled kernels take all slots. Backward
+    multiplies again instead of storing, so memory does not grow with the size of the spectra. One opaque operator for
+    `torch.compile`; no second derivatives but under transforms of `torch.func`, which hold all of it.
 
     Args:
         slots: ``[kappa, rows, channels]`` real.
@@ -95,7 +95,7 @@ def _forward(
 ) -> Tensor:
     out, buffers = weight.new_empty(slots.size(1), weight.size(1)), Buffers(slots)
     steps = (CompiledSteps if compiled else Steps)(buffers, real, logarithmic)
-    for rows, most in chunks(slots, filled, weight):
+    for rows, most in chunks(slots, filled, weight, compiled):
         _, far = _images(slots[:most], scale[:most], matrix, rows, buffers)
         signal = steps.signal(far, None if near is None else near[:most, rows], root[rows], gain[rows])
         out[rows] = signal @ weight
@@ -123,7 +123,7 @@ def _backward(
     steps = (CompiledSteps if compiled else Steps)(buffers, real, logarithmic)
     from_output = _conjugated(weight.t(), real, compiled).contiguous()
     to_slots = _conjugated(matrix, real, compiled).t().contiguous()
-    for rows, most in chunks(slots, filled, weight):
+    for rows, most in chunks(slots, filled, weight, compiled):
         scaled, far = _images(slots[:most], scale[:most], matrix, rows, buffers)
         grads = grad[rows]
         upper = buffers.product("upper", grads, from_output)
@@ -163,7 +163,7 @@ def _plain(slots, filled, scale, near, matrix, root, gain, weight, real, logarit
 _product = opaque("ssma::compressed_product", _forward, _backward, _save, _gradients, _shape, _shapes, _plain)
 
 
-def chunks(slots: Tensor, filled: Tensor, weight: Tensor) -> list[tuple[slice | Tensor, int]]:
+def chunks(slots: Tensor, filled: Tensor, weight: Tensor, compiled: bool) -> list[tuple[slice | Tensor, int]]:
     """Returns the rows of each chunk, and how many slots of any of them are filled; all rows where a compiler looks on.
 
     The arguments are those of :func:`compressed_product`.
@@ -176,7 +176,8 @@ def chunks(slots: Tensor, filled: Tensor, weight: Tensor) -> list[tuple[slice | 
     budget = CHUNK_BYTES.get(slots.device.type, CHUNK_BYTES["cuda"]) * threads
     budget = min(budget, 4 * budget // kappa)  # four of a chunk's factors, or more smaller ones
     size = max(CHUNK_ROWS, budget // (weight.size(0) * weight.element_size()))
-    if on_host and not recorded() and int(filled.sum()) < WORTH * kappa * rows:
+    # A kernel is made for one number of slots, in seconds: in compiled ones all are multiplied
+    if on_host and not (compiled or recorded()) and int(filled.sum()) < WORTH * kappa * rows:
         order = filled.argsort(descending=True, stable=True)
         return list(zip(order.split(size), filled[order[::size]].clamp(min=1).tolist(), strict=True))
     return [(slice(start, min(start + size, rows)), kappa) for start in range(0, rows, size)]

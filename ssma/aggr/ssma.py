@@ -86,7 +86,9 @@ class SSMAAggregation(Aggregation):
     Args:
         in_channels: Width :math:`d` of a message (of one head).
         kappa: Number of slots :math:`\kappa`, at least 1.
-        selection: ``"attention"`` or ``"random"``.
+        selection: ``"attention"`` or ``"random"``. A random layer that is run again for its gradient must draw the same
+            messages: `torch.utils.checkpoint` keeps the random state, PyG's `GroupAddRev` does not, so give it slots
+            of attention.
         compression: Size of the compressor in (0, 1]; 1 is the full linear map.
         heads: Heads (GAT) or towers (PNA) of a message; each is aggregated by itself, with shared weights.
         learn_affine: Train the affine map, starting from the constant one.

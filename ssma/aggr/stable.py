@@ -64,7 +64,7 @@ class _GroupSoftmax(torch.autograd.Function):
         largest = score.new_full((score.size(0), sizes.size(0)), -math.inf)
         largest = largest.scatter_reduce_(1, group.expand_as(score), score, "amax")
         power = (score - largest.index_select(1, group)).exp_()
-        weight = power.div_(_group_sums(power, group, sizes))
+        weight = power / _group_sums(power, group, sizes)  # not in place: torch.export goes backward by these steps
         ctx.save_for_backward(weight, group, sizes)
         return weight
 

@@ -73,17 +73,17 @@ def shares(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> di
     signal, grad = x.new_ones(dim_size, weight.size(0)), x.new_ones(dim_size, weight.size(1))
 
     def spectrum(back: bool) -> None:
-        for rows, _ in chunks(slots, filled, weight):
+        for rows, _ in chunks(slots, filled, weight, aggr.compiled):
             torch.mm(slots[:, rows].flatten(0, 1), matrix)
             if back:
                 torch.mm(spectra[:, rows].flatten(0, 1), matrix.t())
 
     def squeeze() -> None:
-        for rows, _ in chunks(slots, filled, weight):
+        for rows, _ in chunks(slots, filled, weight, aggr.compiled):
             torch.mm(signal[rows], weight)
 
     def squeeze_back() -> None:
-        for rows, _ in chunks(slots, filled, weight):
+        for rows, _ in chunks(slots, filled, weight, aggr.compiled):
             torch.mm(grad[rows], weight.t())
             torch.mm(signal[rows].t(), grad[rows])
 

@@ -48,6 +48,7 @@ class DegreeScaledMix(Aggregation):
         super().__init__()
         self.aggrs = ModuleList(aggrs)
         self.register_buffer("delta", mean_log_degree(degrees))
+        self.initial_delta = self.delta.item()
 
     @property
     def factor(self) -> int:
@@ -55,7 +56,8 @@ class DegreeScaledMix(Aggregation):
         return 3 * len(self.aggrs)
 
     def reset_parameters(self) -> None:
-        """Draws the aggregations' weights anew; the mean degree stays."""
+        """Draws the aggregations' weights anew, and puts the mean degree back to that of the given degrees."""
+        self.delta.fill_(self.initial_delta)
         for aggr in self.aggrs:
             aggr.reset_parameters()
 

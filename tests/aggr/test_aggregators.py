@@ -546,6 +546,26 @@ def test_what_an_adapter_would_add_to_a_layer_is_not_left_out(name, part):
         aggr(messages(INDEX.numel(), D), INDEX, dim_size=NODES)
 
 
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without its distributed package")
+@pytest.mark.filterwarnings("ignore:.*returned a view tensor:UserWarning")
+def test_a_layer_that_is_sharded_alone_is_refused():
+    """Its weights are together in its own calls only. An aggregation that is sharded as a whole has them."""
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = torch.distributed.init_device_mesh("cpu", (1,))
+        aggr, x = made("deepsets"), messages(INDEX.numel(), D)
+        expected = aggr(x, INDEX, dim_size=NODES)
+        close(fully_shard(aggr, mesh=mesh)(x, INDEX, dim_size=NODES), expected)
+        aggr = made("deepsets")
+        fully_shard(aggr.phi_1, mesh=mesh)
+        with pytest.raises(TypeError, match=r"^FSDPLinear stands in the place of a layer of torch inside"):
+            aggr(x, INDEX, dim_size=NODES)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 def test_a_median_of_a_number_of_messages_that_a_compiler_does_not_know():
     """As in a GCN, which leaves out self-loops before it adds its own."""
     aggr, x = made("median"), messages(INDEX.numel(), D)
@@ -584,6 +604,10 @@ def test_pna_scale_by_hand_and_unseen_degrees():
     aggr = PNAAggregation(2, torch.tensor([0, 3, 1, 0, 1]))
     assert aggr(torch.randn(50, 2), torch.zeros(50).long(), dim_size=2).isfinite().all()
     assert "delta" in aggr.state_dict()
+    delta = aggr.delta.clone()
+    aggr.delta.fill_(9)  # as memory that a module without data is moved to may hold
+    aggr.reset_parameters()
+    assert torch.equal(aggr.delta, delta)
     for degrees, problem in (
         (None, "got no degrees"),
         ([4], "no node has an incoming edge"),

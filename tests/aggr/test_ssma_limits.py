@@ -136,6 +136,19 @@ def test_transforms_of_torch_func(options):
     torch.testing.assert_close(hessian[1, 2], (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+def test_an_exported_layer_learns_as_the_layer_does(options):
+    torch.manual_seed(0)
+    layer = use_aggregation(GATConv(6, 3, heads=2), SSMAAggregation(3, heads=2, **options))
+    x, edges, results = torch.randn(9, 6), torch.randint(9, (2, 20)), []
+    for module in (layer, torch.export.export(layer, (x, edges)).module()):
+        torch.manual_seed(1)
+        out, weights = module(x, edges), [*module.parameters()]
+        gradients = torch.autograd.grad(out.square().sum(), weights, allow_unused=True, materialize_grads=True)
+        results.append([out, *gradients])
+    torch.testing.assert_close(*results)
+
+
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit:DeprecationWarning")
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_trace_serves_graphs_of_other_sizes(options, tmp_path):
