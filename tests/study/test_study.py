@@ -585,7 +585,7 @@ def test_a_plan_costs_what_its_arms_cost(tmp_path):
 def test_an_estimate_says_what_it_rests_on():
     fits, steps = "by fits of their data set, layer and aggregator", "by reference steps up to the epoch cap"
     for measured, told in ((0, steps), (2, f"2 of 3 {fits}, the others {steps}"), (3, fits)):
-        cost = Cost(3, 4, 12, 72e6, measured, (), {}, 0)
+        cost = Cost(3, 4, 12, 72e6, measured, (), {}, 0, 1.0)
         assert describe(cost, 2) == f"3 arms, 4 trials, 12 fits\nabout 10,000 h in all on 2 cores ({told})"
 
 
