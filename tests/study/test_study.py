@@ -184,6 +184,8 @@ def test_all_errors_at_once_with_their_path():
         ({"layers": ["gcnn"]}, "layers: unknown layer 'gcnn'; did you mean 'gcn'?"),
         ({"ablations": {"a": {"axes": {"aggregator": ["sun"]}}}}, "ablations.a.axes.aggregator: unknown aggregator 'sun'; did you mean 'sum'?"),
         ({"ablations": {"a": {"axes": {"ssma.kapa": [2]}}}}, "unknown setting; did you mean 'ssma.kappa'?"),
+        ({"aggregators": {"ssma": {"ssma.kappa": 2}}}, "aggregators.ssma.ssma.kappa: unknown setting; did you mean 'kappa'? allowed: kappa, selection, "),
+        ({"aggregators": {"sum": {"p": 2}}}, "aggregators.sum.p: unknown setting; allowed: none"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2, "many"]}}}}, "got 'many'"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [0]}}}}, "ablations.a.axes.ssma.kappa: Input should be greater than 0, got 0"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTAG", "MUTAG"]}}}, "ablations.a.datasets: names 'MUTAG' twice; leave one out"),
