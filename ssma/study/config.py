@@ -162,7 +162,7 @@ class Study(Strict):
     title: str = ""
     """Heading of the report."""
     seed: Integer = 0
-    """Seed of seeds."""
+    """Fits, searches and theory experiments have their seeds from it; folds and made data have seeds of their own."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where fits run."""
     compiled: bool = False

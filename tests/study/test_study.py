@@ -91,6 +91,7 @@ def test_an_id_changes_with_what_can_change_a_number_and_with_nothing_else():
     assert moved(training={"lr": 0.5}) == 0  # it is searched in every arm
     assert moved(training={"weight_decay": 0.5}) == 24
     assert moved(seed=1) == 24
+    assert plan_of(seed=1)["datasets"] == plan_of()["datasets"], "folds and data have seeds of their own"
     assert moved(model={"num_layers": 3}) == 24
     assert moved(model={"heads": 4}) == 12  # gat only
     assert moved(evaluate={"repeats": 2}) == 24
