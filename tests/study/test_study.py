@@ -444,7 +444,9 @@ def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     assert ids(p=2)[1] != before, "as ogb has its classes"
     source.write_text("def late():\n    from pkg.torch import Mine\n")
     assert "no class 'Mine' in" in errors_of(aggregators={"mine": {"class": "pkg.module.Mine"}})
-    message = "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to the folder that it lies in"
+    message = (
+        "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to the folder that it lies in"
+    )
     assert message in errors_of(aggregators={"mine": {"class": "nowhere.Mine"}})
     message = f"aggregators.mine.class: no module 'modul' in {source.parent}"
     assert message in errors_of(aggregators={"mine": {"class": "pkg.modul.Mine"}})
