@@ -363,7 +363,8 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
     if task == "multiclass":
         if values.size(1) != 1:
             raise StudyError(
-                f"y has {values.size(1)} values a graph, a class is one; set task to multilabel or regression"
+                f"y has {values.size(1)} values a graph, a class is one, its number; make it that (of one-hot values "
+                f"y.argmax()), or set task to multilabel or regression"
             )
         bad |= values.isnan()
     _refuse(bad, values, numbers, f"not a target of a {task} task")

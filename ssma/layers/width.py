@@ -29,7 +29,9 @@ def count_parameters(module: Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
-def largest_width(count: Callable[[int], int], budget: int, step: int = 1, above: int = 0) -> int:
+def largest_width(
+    count: Callable[[int], int], budget: int, step: int = 1, above: int = 0, lower: str = "num_layers"
+) -> int:
     """Returns the largest multiple of ``step`` whose parameter count does not exceed ``budget``.
 
     Args:
@@ -37,6 +39,7 @@ def largest_width(count: Callable[[int], int], budget: int, step: int = 1, above
         budget: Largest count allowed.
         step: The width is a multiple of it.
         above: The width is larger than it.
+        lower: Settings that make a network smaller, to be named where none is small enough.
 
     Raises:
         StudyError: If even the smallest width exceeds the budget.
@@ -45,8 +48,7 @@ def largest_width(count: Callable[[int], int], budget: int, step: int = 1, above
     if count(low * step) > budget:
         raise StudyError(
             f"model.budget: {budget} parameters are too few, the smallest network (width {low * step}) has "
-            f"{count(low * step)}; raise the budget, or lower num_layers, kappa, compression, heads, towers or "
-            f"walk_steps"
+            f"{count(low * step)}; raise the budget, or lower {lower}"
         )
     high = 2 * low
     while count(high * step) <= budget:
@@ -73,4 +75,6 @@ def hidden_channels(
             return count_parameters(Network(card, layer, aggregator, settings, width, path, SOME_DEGREES))
 
     step = model[WIDTH_MULTIPLE_OF[layer]] if layer in WIDTH_MULTIPLE_OF else 1
-    return largest_width(count, model["budget"], step, walk_steps(model))
+    own = {*model, *settings["aggregator"]}
+    lower = [key for key in ("num_layers", "kappa", "compression", "heads", "towers", "walk_steps") if key in own]
+    return largest_width(count, model["budget"], step, walk_steps(model), " or ".join(lower))

@@ -10,12 +10,13 @@ from ssma.study.paths import Results
 from ssma.study.records import PARTS, read_record, write_record
 
 SIZES = "split_sizes.json"
+OF_DATA = ("card.json", "sanity.json")
 ENDINGS = {"tables": ("csv", "md", "tex"), "figures": ("csv", "pdf", "png")}
 
 
 def forget(report: Results) -> None:
-    """Removes the tables, figures and pages of the plan that a report was last made of: those of ablations, arms and
-    theory experiments which the study has no more would stand among its results. Files of other names stay.
+    """Removes the tables, figures and pages of the plan that a report was last made of, and what it kept of data sets
+    and theory experiments: those which the study has no more would stand among its results. Files of other names stay.
     """
     if not report.plan.exists():
         return
@@ -27,6 +28,11 @@ def forget(report: Results) -> None:
     files = [Path(folder, f"{name}.{end}") for name in names for folder, ends in ENDINGS.items() for end in ends]
     for file in [*files, *(Path("arms", f"{arm['id']}.html") for arm in last["arms"])]:
         (report.root / file).unlink(missing_ok=True)
+    if report.fits.exists():  # it is a results folder, which has no others of these
+        return
+    kept = [report.data(dataset["id"]) / name for dataset in last["datasets"].values() for name in (*OF_DATA, SIZES)]
+    for file in [*kept, *(report.theory(experiment["id"]) for experiment in last.get("theory", {}).values())]:
+        file.unlink(missing_ok=True)
 
 
 def keep(results: Results, plan: dict[str, Any], report: Results) -> None:
@@ -38,7 +44,7 @@ def keep(results: Results, plan: dict[str, Any], report: Results) -> None:
     write_record(report.plan, plan)
     for dataset in plan["datasets"].values():
         source, target = results.data(dataset["id"]), report.data(dataset["id"])
-        for name in ("card.json", "sanity.json"):
+        for name in OF_DATA:
             if (source / name).exists():
                 write_record(target / name, read_record(source / name))
         if sizes := split_sizes(results, dataset["id"]):

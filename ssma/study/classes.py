@@ -105,11 +105,13 @@ def _module(dotted: str) -> ast.Module:
         raise ValueError(f"got '{dotted}', expected the dotted path of a class, package.module.Class")
     folders, origin = None, None
     for depth in range(len(parts)):
+        if depth and folders is None:
+            raise ValueError(f"no package '{'.'.join(parts[:depth])}': {origin} is a module without others in it")
         spec = _find(".".join(parts[: depth + 1]), folders)
+        if spec is None and depth:
+            raise ValueError(f"no module '{parts[depth]}' in {', '.join(folders)}")
         if spec is None:
-            raise ValueError(
-                f"no module '{'.'.join(parts[: depth + 1])}' on Python's path; set PYTHONPATH to its folder"
-            )
+            raise ValueError(f"no module '{parts[0]}' on Python's path; set PYTHONPATH to the folder that it lies in")
         folders, origin = spec.submodule_search_locations, spec.origin
     if origin is None or not origin.endswith(".py"):
         raise ValueError(f"the module of {dotted} has no Python source")

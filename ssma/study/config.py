@@ -162,7 +162,7 @@ class Study(Strict):
     title: str = ""
     """Heading of the report."""
     seed: Integer = 0
-    """Seed of seeds."""
+    """Fits, searches and theory experiments have their seeds from it; folds and made data have seeds of their own."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where fits run."""
     compiled: bool = False
@@ -221,7 +221,7 @@ def parse_study(raw: dict[str, Any]) -> Study:
         study = Study.model_validate(raw)
     except ValidationError as error:
         raise study_error([_sentence(item, raw) for item in error.errors()]) from error
-    if broken := list(_broken_texts(raw)):
+    if broken := [*_broken_texts(raw), *_unknown_options(study.aggregators)]:
         raise study_error(broken)
     return study
 
@@ -236,6 +236,15 @@ def _broken_texts(value: Any, path: str = "") -> Iterator[str]:
             value.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
             yield f"{path}: holds what is no character in UTF-8, got {value!r}"
+
+
+def _unknown_options(aggregators: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yields a sentence for each option that an aggregator of the package does not have."""
+    for name, options in aggregators.items():
+        known = list(AGGREGATORS[name].model_fields if name in AGGREGATORS else options)
+        for key in options:
+            if key not in (*known, "class"):
+                yield f"aggregators.{name}.{key}: unknown setting; {did_you_mean(key, known)}"
 
 
 def study_error(sentences: Sequence[str]) -> StudyError:

@@ -55,6 +55,8 @@ class Cost:
     """Seconds of each theory experiment, which `seconds` counts too."""
     theory_measured: int
     """Theory experiments whose seconds come from their own record."""
+    longest: float
+    """Seconds of the longest arm or experiment: the jobs of one follow each other, on however many cores."""
 
 
 def usable_cores() -> int:
@@ -70,7 +72,7 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
     """
     known = _seconds_of_fits(results)
     trials = fits = measured = 0
-    seconds, unknown = 0.0, set()
+    longest, seconds, unknown = 0.0, 0.0, set()
     for arm in plan["arms"]:
         dataset = plan["datasets"][arm["dataset"]]
         count = arm["trials"] * len(arm["tune_splits"]) + len(arm["splits"]) * arm["repeats"]
@@ -78,16 +80,16 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
         past = known.get((dataset["id"], arm["layer"], arm["aggregator"]))
         each = sum(past) / len(past) if past else _reference(arm, dataset, results)
         measured += bool(past)
-        seconds += JOB_SECONDS * (2 if arm["space"] else 1)
         if each is None:
             unknown.add(arm["dataset"])
-        else:
-            seconds += count * each
+        own = JOB_SECONDS * (2 if arm["space"] else 1) + count * (each or 0.0)
+        longest, seconds = max(longest, own), seconds + own
     theory = {name: theory_seconds(experiment, results) for name, experiment in plan["theory"].items()}
     alone = {name: each for name, (each, _) in theory.items()}
     seconds += sum(alone.values())
     recorded = sum(own for _, own in theory.values())
-    return Cost(len(plan["arms"]), trials, fits, seconds, measured, tuple(sorted(unknown)), alone, recorded)
+    longest = max([longest, *alone.values()])
+    return Cost(len(plan["arms"]), trials, fits, seconds, measured, tuple(sorted(unknown)), alone, recorded, longest)
 
 
 def describe(cost: Cost, cores: int) -> str:
@@ -102,11 +104,12 @@ def describe(cost: Cost, cores: int) -> str:
     by_fits, by_steps = "by fits of their data set, layer and aggregator", "by reference steps up to the epoch cap"
     basis = _basis(cost.measured, cost.arms, by_fits, by_steps)
     counts = ", ".join(counted(*pair) for pair in ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))
-    text = f"{counts}\nabout {duration(cost.seconds / cores)} in all on {counted(cores, 'core')}{left_out} ({basis})"
+    everything = max(cost.seconds / cores, cost.longest)
+    text = f"{counts}\nabout {duration(everything)} in all on {counted(cores, 'core')}{left_out} ({basis})"
     if not cost.theory:
         return text
     number = len(cost.theory)
-    alone = duration(sum(cost.theory.values()) / min(cores, number))
+    alone = duration(max(sum(cost.theory.values()) / min(cores, number), *cost.theory.values()))
     told = _basis(cost.theory_measured, number, "by their own records", "by reference steps")
     return f"{text}\nof it about {alone} for {counted(number, 'theory experiment')} ({told})"
 

@@ -39,7 +39,7 @@ class Dataset(Strict):
     fixed: dict[str, Any] = {}
     """Settings of every arm on this data set, e.g. `model.readout: sum`."""
     splits: Splits | None = None
-    """Instead of the study's splits."""
+    """Instead of the study's splits, as a whole: what it leaves out has its default."""
 
 
 class SyntheticDataset(Dataset):

@@ -322,7 +322,11 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ),
         ([graph(0, 2.0), graph(0, NAN)], {}, "y could be labels or numbers"),
         ([graph(0, torch.tensor([0, 3]))], {}, "y could be labels or numbers"),
-        ([graph(0, torch.tensor([0, 3]))], {"task": "multiclass"}, "y has 2 values a graph"),
+        (
+            [graph(0, torch.tensor([0, 3]))],
+            {"task": "multiclass"},
+            "y has 2 values a graph, a class is one, its number; make it that .of one-hot values y.argmax",
+        ),
         ([graph(0, torch.tensor([0, 1, 2]))], {}, "y has a value for each node, but only graphs have targets"),
         ([graph(0, torch.tensor([0.5, 1, 2]))] * 4, {}, "y has a value for each node, but only graphs have targets"),
         ([graph(0, torch.tensor([[0.5], [1], [2]]))] * 4, {}, "y has a value for each node"),

@@ -7,6 +7,8 @@ from ssma.aggr import SumAggregation
 from ssma.errors import StudyError
 from ssma.layers.network import FeatureEncoder, Network, describe
 from ssma.layers.width import count_parameters, hidden_channels, largest_width
+from ssma.study.config import parse_study
+from ssma.study.plan import make_plan
 from ssma.study.settings import ONLY_FOR_LAYERS, WIDTH_MULTIPLE_OF, ModelSettings
 
 
@@ -37,6 +39,21 @@ def test_width_by_hand():
         StudyError, match=r"budget: 400 parameters are too few, the smallest network \(width 24\) has 576"
     ):
         largest_width(lambda w: w * w, 400, step=4, above=20)
+
+
+def test_what_makes_no_smaller_network_is_not_named_where_a_budget_is_too_small():
+    data = {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}}
+    comparison = {"a": {"axes": {"aggregator": ["sum", "ssma"]}}}
+    given = {"study": "s", "datasets": data, "layers": ["gcn", "gat"], "ablations": comparison, "model": {"budget": 9}}
+    lower = {
+        "d / gcn / sum": "num_layers", "d / gcn / ssma": "num_layers or kappa or compression",
+        "d / gat / sum": "num_layers or heads", "d / gat / ssma": "num_layers or kappa or compression or heads",
+    }  # fmt: skip
+    arms = make_plan(parse_study(given))["arms"]
+    assert {arm["label"] for arm in arms} == set(lower)
+    for arm in arms:
+        with pytest.raises(StudyError, match=f"; raise the budget, or lower {lower[arm['label']]}$"):
+            hidden_channels(CARD, arm["layer"], arm["aggregator"], arm["settings"])
 
 
 def test_given_width_is_taken():

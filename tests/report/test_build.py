@@ -13,7 +13,7 @@ from ssma.report.kept import forget
 from ssma.study.ids import slug
 from ssma.study.lookup import read_plan
 from ssma.study.paths import Results
-from ssma.study.records import write_record
+from ssma.study.records import read_record, write_record
 
 
 def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
@@ -90,11 +90,20 @@ def files_of(folder):
 
 def test_what_left_the_study_leaves_its_report(study, tmp_path):
     out, plan = tmp_path / "out", read_plan(study.plan)
+    data = {"other": {"id": "other-1", "label": "other", "spec": {"source": "zinc"}, "splits": {"scheme": "official"}}}
+    write_record(study.plan, plan | {"datasets": plan["datasets"] | data})
+    card = read_record(next(study.root.glob("data/*/card.json")))
+    write_record(study.data("other-1") / "card.json", card | {"label": "other"})
     build(study, out)
     own = {"tables/mine.csv", "figures/main-mine.png"}
     for name in own:
         (out / name).touch()
-    gone = {"tables/kappa_slots-axis.tex", "figures/kappa_slots.png", "arms/MUTAG-gcn-ssma-k4.html"}
+    gone = {
+        "tables/kappa_slots-axis.tex",
+        "figures/kappa_slots.png",
+        "arms/MUTAG-gcn-ssma-k4.html",
+        "data/other-1/card.json",
+    }
     assert gone <= files_of(out)
     del plan["ablations"]["kappa_slots"]
     plan["arms"] = [arm for arm in plan["arms"] if not arm["id"].endswith(("k2", "k4"))]

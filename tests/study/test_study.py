@@ -91,6 +91,7 @@ def test_an_id_changes_with_what_can_change_a_number_and_with_nothing_else():
     assert moved(training={"lr": 0.5}) == 0  # it is searched in every arm
     assert moved(training={"weight_decay": 0.5}) == 24
     assert moved(seed=1) == 24
+    assert plan_of(seed=1)["datasets"] == plan_of()["datasets"], "folds and data have seeds of their own"
     assert moved(model={"num_layers": 3}) == 24
     assert moved(model={"heads": 4}) == 12  # gat only
     assert moved(evaluate={"repeats": 2}) == 24
@@ -184,6 +185,8 @@ def test_all_errors_at_once_with_their_path():
         ({"layers": ["gcnn"]}, "layers: unknown layer 'gcnn'; did you mean 'gcn'?"),
         ({"ablations": {"a": {"axes": {"aggregator": ["sun"]}}}}, "ablations.a.axes.aggregator: unknown aggregator 'sun'; did you mean 'sum'?"),
         ({"ablations": {"a": {"axes": {"ssma.kapa": [2]}}}}, "unknown setting; did you mean 'ssma.kappa'?"),
+        ({"aggregators": {"ssma": {"ssma.kappa": 2}}}, "aggregators.ssma.ssma.kappa: unknown setting; did you mean 'kappa'? allowed: kappa, selection, "),
+        ({"aggregators": {"sum": {"p": 2}}}, "aggregators.sum.p: unknown setting; allowed: none"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2, "many"]}}}}, "got 'many'"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [0]}}}}, "ablations.a.axes.ssma.kappa: Input should be greater than 0, got 0"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [2]}, "datasets": ["MUTAG", "MUTAG"]}}}, "ablations.a.datasets: names 'MUTAG' twice; leave one out"),
@@ -441,8 +444,14 @@ def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     assert ids(p=2)[1] != before, "as ogb has its classes"
     source.write_text("def late():\n    from pkg.torch import Mine\n")
     assert "no class 'Mine' in" in errors_of(aggregators={"mine": {"class": "pkg.module.Mine"}})
-    message = "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to its folder"
+    message = (
+        "aggregators.mine.class: no module 'nowhere' on Python's path; set PYTHONPATH to the folder that it lies in"
+    )
     assert message in errors_of(aggregators={"mine": {"class": "nowhere.Mine"}})
+    message = f"aggregators.mine.class: no module 'modul' in {source.parent}"
+    assert message in errors_of(aggregators={"mine": {"class": "pkg.modul.Mine"}})
+    message = f"aggregators.mine.class: no package 'pkg.module': {source} is a module without others in it"
+    assert message in errors_of(aggregators={"mine": {"class": "pkg.module.json.JSONDecoder"}})
     message = "aggregators.mine.class: got './mine.py', expected the dotted path of a class, package.module.Class"
     assert message in errors_of(aggregators={"mine": {"class": "./mine.py"}})
 
@@ -585,7 +594,7 @@ def test_a_plan_costs_what_its_arms_cost(tmp_path):
 def test_an_estimate_says_what_it_rests_on():
     fits, steps = "by fits of their data set, layer and aggregator", "by reference steps up to the epoch cap"
     for measured, told in ((0, steps), (2, f"2 of 3 {fits}, the others {steps}"), (3, fits)):
-        cost = Cost(3, 4, 12, 72e6, measured, (), {}, 0)
+        cost = Cost(3, 4, 12, 72e6, measured, (), {}, 0, 1.0)
         assert describe(cost, 2) == f"3 arms, 4 trials, 12 fits\nabout 10,000 h in all on 2 cores ({told})"
 
 

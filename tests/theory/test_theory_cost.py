@@ -63,7 +63,7 @@ def test_a_finished_experiment_costs_what_it_took_and_a_failed_one_does_not(tmp_
         write_record(results.theory(plan["theory"][name]["id"]), {"status": status, "seconds": 96.0})
     cost = plan_cost(plan, results)
     assert (cost.theory, cost.theory_measured) == ({"separation": 100, "higher_order": 4}, 1)
-    told = "of it about 52 s for 2 theory experiments (1 of 2 by their own records, the others by reference steps)"
+    told = "of it about 100 s for 2 theory experiments (1 of 2 by their own records, the others by reference steps)"
     assert describe(cost, 2).splitlines()[2] == told
     assert len(describe(plan_cost(planned(), results), 2).splitlines()) == 2
 
@@ -81,7 +81,11 @@ def test_more_cores_than_jobs_make_nothing_faster(tmp_path):
     cost = plan_cost(planned(separation={}), Results(tmp_path))
     jobs = cost.arms + 1
     assert describe(cost, 2**63 - 1) == describe(cost, jobs)
-    assert f"about {duration(cost.seconds / jobs)} in all on {jobs} cores" in describe(cost, 2**63 - 1)
+    ssma = make_plan(parse_study(STUDY | {"ablations": {"ssma": {"axes": {"ssma.kappa": [4]}}}}))
+    alone = plan_cost(ssma, Results(tmp_path)).seconds
+    assert cost.seconds / jobs < alone < cost.seconds / 1.2  # whose fits follow each other
+    assert f"about {duration(alone)} in all on {jobs} cores" in describe(cost, 2**63 - 1)
+    assert f"about {duration(cost.seconds)} in all on 1 core" in describe(cost, 1)
     assert "of it about 4 s for 1 theory experiment" in describe(cost, jobs)
 
 

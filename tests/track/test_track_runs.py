@@ -1,9 +1,13 @@
 import math
+import re
+from pathlib import Path
 
 import pytest
 from made_records import make_fit, make_plan, make_trial
 
-from ssma.track.runs import Point, arm_points, arm_run, trial_run
+from ssma.track.runs import Point, arm_points, arm_run, fit_run, trial_run
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_what_is_not_finite_is_left_out():
@@ -58,3 +62,18 @@ def test_the_default_of_a_searched_setting_is_no_parameter_of_an_arm():
     plan = make_plan()
     arm = plan["arms"][0] | {"space": {"training.lr": [0.02, 0.05], "ssma.kappa": [2, 4]}}
     assert arm_run(plan, arm).params == {"ssma.note": "short", "model.num_layers": "4"}
+
+
+def test_the_docs_name_tags_and_metrics_as_runs_have_them():
+    told = (DOCS / "studies.md").read_text(encoding="utf-8").split("\nIn the MLflow store (")[1]
+    plan = make_plan()
+    arm = plan["arms"][0]
+    fits = [make_fit(arm, split) for split in (0, 1)]
+    runs = [arm_run(plan, arm), trial_run(arm, make_trial(0, fits), fits), fit_run(arm, 0, 0, fits[0])]
+    chosen = {"trials": [], "chosen_trial": {"0": None}, "metric": "accuracy"}
+    points = [*arm_points(chosen, {"planned": 2}, fits), *runs[1].points, *runs[2].points]
+    tags = set().union(*(run.tags for run in runs)) | {"ssma.status", "ssma.superseded_by"}
+    assert set(re.findall(r"`(ssma\.\w+)`", told)) == tags
+    assert {run.tags["ssma.kind"] for run in runs} == {"arm", "trial", "fit"}
+    metrics = re.findall(r"`((?:mean|best)\.\w+_)<metric>`", told)
+    assert len(metrics) == 3 and {f"{name}accuracy" for name in metrics} < {point.name for point in points}
