@@ -18,6 +18,7 @@ from ssma.report.evidence import (
 )
 from ssma.report.paper_tables import gain_text, improvement_terms, paired_entries
 from ssma.statistics.outcome import ALPHA, Interval, NotTestable
+from ssma.study.cost import counted
 from ssma.study.presets import preset
 
 Check = Callable[[Records], Verdict]
@@ -168,7 +169,8 @@ def attention_mostly_better(records: Records) -> Verdict:
     found, named = _attention_against_random(records, LAYERS), len(SELECTION_SETS) * len(LAYERS) * len(KAPPAS)
     better, worse = sum(one.gain > 0 for one in found), sum(one.gain < 0 for one in found)
     run = records.places(found, "ssma.kappa")
-    evidence = f"{run} of {named} cells run: attention has the better mean in {better} pairs, the worse in {worse}"
+    means = f"attention has the better mean in {counted(better, 'pair')}, the worse in {worse}"
+    evidence = f"{run} of {named} cells run: {means}"
     decided = run == named and better + worse and binomtest(better, better + worse).pvalue < ALPHA
     verdict = NOT_RUN if not found else UNDECIDED if not decided else SUPPORTED if better > worse else CONTRADICTED
     return Verdict(verdict, evidence, test, found)
@@ -184,7 +186,8 @@ def no_attention_gain_in_gat(records: Records) -> Verdict:
     gains = significant(found, lambda one: 0.0, below=False)
     none = significant(found, lambda one: one.margin, below=True)
     run = records.places(found, "ssma.kappa")
-    evidence = f"{run} of {named} cells run: after Holm {gains} of {len(found)} pairs gain, {none} lie below the margin"
+    told = f"{gains} of {counted(len(found), 'pair')} gain, {none} lie below the margin"
+    evidence = f"{run} of {named} cells run: after Holm {told}"
     supported = run == named and all(one.high < one.margin for one in found)
     verdict = NOT_RUN if not found else CONTRADICTED if gains else SUPPORTED if supported else UNDECIDED
     return Verdict(verdict, evidence, test, found)
@@ -202,9 +205,8 @@ def more_slots_not_always_better(records: Records) -> Verdict:
     flat = [one for found in judged for one in _made(found)]
     gains = significant(flat, lambda one: 0.0, below=False)
     always, run = sum(map(_lost_by_all, judged)), records.places(flat, "ssma.selection")
-    evidence = (
-        f"{run} of {named} cells run: after Holm {gains} of {len(flat)} pairs gain; kappa 7 is best in {always} series"
-    )
+    told = f"{gains} of {counted(len(flat), 'pair')} gain; kappa 7 is best in {always} series"
+    evidence = f"{run} of {named} cells run: after Holm {told}"
     contradicted = run == named and always == len(judged)
     verdict = NOT_RUN if not judged else SUPPORTED if gains else CONTRADICTED if contradicted else UNDECIDED
     return Verdict(verdict, evidence, test, flat)

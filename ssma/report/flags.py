@@ -42,10 +42,11 @@ def epoch_cap(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     unlike = f" ({shares})" if len({cut.mean() for cut in by_name.values()}) > 1 else ""
     last = evaluated["cut"] & (evaluated["best_epoch"] == evaluated["epochs"])
     caps = (str(int(value)) for value in sorted(ok.loc[ok["cut"], "cap"].unique()))
+    told = f"{evaluated['cut'].sum()} of {counted(len(evaluated), 'evaluation fit')}{unlike}"
+    told += f" and in {tuning['cut'].sum()} of {counted(len(tuning), 'tuning fit')}" if len(tuning) else ""
     return (
-        f"Training was cut off at max_epochs ({listing(caps, MOST)}) in {evaluated['cut'].sum()} of {len(evaluated)} "
-        f"evaluation fits{unlike} and in {tuning['cut'].sum()} of {len(tuning)} tuning fits; in {last.sum()} of these "
-        "evaluation fits the last epoch is the best one by validation. They may be undertrained."
+        f"Training was cut off at max_epochs ({listing(caps, MOST)}) in {told}; in {last.sum()} of these evaluation "
+        "fits the last epoch is the best one by validation. They may be undertrained."
     )
 
 
@@ -192,4 +193,4 @@ def _beside(plan: dict[str, Any]) -> Iterator[tuple[Place, list[dict[str, Any]]]
 
 
 def _of_places(some: set[Place], plan: dict[str, Any]) -> str:
-    return f"{len(some)} of {len({place for place, _ in _beside(plan)})} places (data set and layer)"
+    return f"{len(some)} of {counted(len({place for place, _ in _beside(plan)}), 'place')} (data set and layer)"
