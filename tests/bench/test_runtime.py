@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict
+from itertools import pairwise
 
 import pandas as pd
 import pytest
@@ -146,6 +147,19 @@ def test_the_papers_formula_goes_through_the_largest_size_in_the_figure():
     counts = [2080 + 16 * edges for edges in (10, 20, 40)]
     assert attention == pytest.approx([4.8 * count / counts[2] for count in counts])  # 3e-6 s times 40^2
     assert plain == pytest.approx([0.01, 0.02, 0.04])
+
+
+@pytest.mark.parametrize("count", [2, 14])
+def test_names_beside_points_do_not_overlap(count):
+    names = [f"gat, ssma attention compiled {number}" for number in range(count)]
+    part = pd.DataFrame({"arm": names * 2, "s": [1.0] * count + [9.0] * count, "method": ["a"] * count + ["b"] * count})
+    (ax,) = figures._points(part, "s", x="s", y="arm", hue="method").axes
+    drawn = [list(line.get_xdata()) for line in ax.get_lines()]
+    assert [1.0] * count in drawn and [9.0] * count in drawn
+    ax.figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
+    assert len(boxes) == count and min(box.x0 for box in boxes) >= 0
+    assert all(below.y1 <= above.y0 or above.y1 <= below.y0 for above, below in pairwise(boxes))
 
 
 def test_the_page_shows_ratios_of_medians_beside_the_papers():
