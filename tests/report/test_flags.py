@@ -3,7 +3,7 @@
 import pytest
 
 from ssma.report.build import build
-from ssma.report.flags import alike, coverage, epoch_cap, flags, idle_pruning, seconds_apart, space_size
+from ssma.report.flags import alike, coverage, epoch_cap, flags, idle_pruning, repeated, seconds_apart, space_size
 from ssma.report.frame import collect
 from ssma.study.lookup import read_plan
 from ssma.study.records import write_record
@@ -37,6 +37,20 @@ def made(fabric):
 def write(fabric, arm, fits):
     record = {"kind": "evaluation", "arm_id": arm, "status": "ok", "reason": None, "chosen": {}, "fits": fits}
     write_record(fabric.results.evaluation(arm), record | {"planned": len(fits)})
+
+
+def test_a_pair_of_arms_that_several_ablations_compare_is_told(made, fabric):
+    plan, _ = made()
+    assert repeated(plan) == ""
+    again = plan["ablations"]["main"] | {"title": "Once\nmore"}
+    again["cells"] = [cell for cell in again["cells"] if cell["arm"].endswith("ssma")]
+    plan["ablations"]["again"] = again
+    title = plan["ablations"]["main"]["title"]
+    assert repeated(plan) == (
+        "Several ablations have 1 of 2 pairs of an arm and its baseline, most of all MUTAG / gcn / ssma and MUTAG / "
+        f"gcn / sum, in “{title}”, “Once more”. What holds of one pair is one finding, however often it is told, and p "
+        "values are adjusted within an ablation, not over all of them."
+    )
 
 
 def test_fits_that_were_cut_off_are_counted_by_aggregator(made):
