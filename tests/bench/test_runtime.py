@@ -166,10 +166,10 @@ def test_the_page_shows_ratios_of_medians_beside_the_papers():
     text = runtime_page(as_frame(made(), RUNTIME_COLUMNS), {"CPU": "fast"}, ["runtime-growth-cpu.png"])
     assert "- CPU: fast\n" in text and text.endswith("![runtime-growth-cpu.png](runtime-growth-cpu.png)\n")
     assert "width 8, κ = 1, compression 0.25" in text and "made (10 nodes, 30 edges)" in text
-    assert "| GCN, random SSMA | 5 (5..1e+03) | 2.50 | 1.25 | 5.286 | 1.91 | 2 | 3 |" in text  # of 2 and of 4 ms
-    assert "| GCN, random SSMA | 5 (5..1e+03) | 2.50 | 1.25 | 1.322 | 1.34 | 2 | 3 |" in text
-    assert "| GIN, sum | 1 (1..1e+03) | 1.00 | 0.25 | – | – | 2 | 3 |" in text
-    assert "| PNA | 10 (10..1e+03) | – | 2.50 | 6.068 | 2.19 | 2 | 3 |" in text
+    assert "| GCN, random SSMA | 5 (5..1,000) | 2.50 | 1.25 | 5.286 | 1.91 | 2 | 3 |" in text  # of 2 and of 4 ms
+    assert "| GCN, random SSMA | 5 (5..1,000) | 2.50 | 1.25 | 1.322 | 1.34 | 2 | 3 |" in text
+    assert "| GIN, sum | 1 (1..1,000) | 1.00 | 0.25 | – | – | 2 | 3 |" in text
+    assert "| PNA | 10 (10..1,000) | – | 2.50 | 6.068 | 2.19 | 2 | 3 |" in text
     assert "| edges | 10, 20, 40 | SSMA, attention | 2.00 [2.00, 2.00] | 0.14 | 1.00 | 1.00 [1.00, 1.00] |" in text
     assert "| edges | 10, 20, 40 | sum | 1.00 [1.00, 1.00] | 1.00 | 1.00 | 0.00 [0.00, 0.00] |" in text
     assert "**Growth over edges** (held: nodes 10, width d 8, slots κ 1)" in text
