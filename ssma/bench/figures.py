@@ -33,9 +33,7 @@ def draw_data(frame: pd.DataFrame, folder: Path) -> list[Path]:
     whole = summary(frame, DATA_CELL).assign(ms=lambda part: 1000 * part["seconds"])
     paths = []
     for device, mine in whole.groupby("device", sort=False):
-        grid = _bars(mine, x="dataset", y="ms")
-        grid.set_axis_labels("", "ms per epoch (log scale)")
-        paths += save(grid.figure, folder, f"data-{device}")
+        paths += save(_points(mine, "ms per epoch", x="ms", y="dataset", hue="method"), folder, f"data-{device}")
     return paths
 
 
@@ -43,12 +41,11 @@ def draw_fit(frame: pd.DataFrame, folder: Path) -> list[Path]:
     """Writes a figure of the seconds per epoch for each device, as PNG and PDF; returns the paths."""
     set_theme("whitegrid", STYLE)
     whole = summary(frame, FIT_CELL).assign(seconds=lambda part: part["seconds"] / part["share"])
-    whole["arm"] = (whole["layer"] + "\n" + whole["aggregator"] + "\n" + whole["selection"]).str.strip()
+    whole["arm"] = (whole["layer"] + ", " + whole["aggregator"] + " " + whole["selection"]).str.strip()
     paths = []
     for device, mine in whole.groupby("device", sort=False):
-        grid = _bars(mine, x="arm", y="seconds", row="dataset")
-        grid.set_titles("{row_name}").set_axis_labels("", "s per epoch (log scale)")
-        paths += save(grid.figure, folder, f"fit-{device}")
+        figure = _points(mine, "s per epoch", x="seconds", y="arm", row="dataset", hue="method")
+        paths += save(figure, folder, f"fit-{device}")
     return paths
 
 
@@ -58,20 +55,23 @@ def draw_runtime(frame: pd.DataFrame, folder: Path) -> list[Path]:
     whole = summary(frame[frame["seconds"].notna()], RUNTIME_CELL).assign(ms=lambda part: 1000 * part["seconds"])
     paths = []
     for device, mine in whole.groupby("device", sort=False):
-        paths += save(_layers(mine[mine["part"] == "layers"]), folder, f"runtime-layers-{device}")
+        layers = _points(mine[mine["part"] == "layers"], "ms", x="ms", y="method", row="graph", hue="pass")
+        paths += save(layers, folder, f"runtime-layers-{device}")
         paths += save(_growth(mine[mine["part"] == "growth"]), folder, f"runtime-growth-{device}")
     return paths
 
 
-def _layers(part: pd.DataFrame) -> matplotlib.figure.Figure:
-    """Returns the time of each layer, a panel per graph."""
+def _points(part: pd.DataFrame, unit: str, **axes: str) -> matplotlib.figure.Figure:
+    """Returns times as points, two beside each name, a panel per row; bars have no length on a logarithmic axis."""
+    height = max(1.8, 0.7 + 0.17 * part[axes["y"]].nunique())
     grid = seaborn.catplot(
-        part, kind="point", x="ms", y="method", row="graph", hue="pass", linestyle="none", markers=["o", "s"],
-        markersize=4, palette="colorblind", height=2.5, aspect=1.5,
+        part, kind="point", linestyle="none", markers=["o", "s"], markersize=4, palette="colorblind", height=height,
+        aspect=3.8 / height, **axes,
     )  # fmt: skip
-    grid.set(xscale="log").set_titles("").set_axis_labels("ms (log scale)", "")
-    for graph, ax in grid.axes_dict.items():
-        ax.set_title(graph, loc="left")
+    grid.set(xscale="log").set_titles("").set_axis_labels(f"{unit} (log scale)", "")
+    for name, ax in grid.axes_dict.items():
+        ax.set_title(name, loc="left")
+    for ax in grid.axes.flat:
         ax.yaxis.grid(True)
     return _legend_above(grid)
 
@@ -112,12 +112,6 @@ def _legend_above(grid: seaborn.FacetGrid) -> matplotlib.figure.Figure:
     seaborn.move_legend(grid, "upper center", bbox_to_anchor=(0.5, 1), ncols=3, title=None, frameon=False)
     grid.figure.tight_layout(rect=(0, 0, 1, 1 - 0.3 / grid.figure.get_figheight()))
     return grid.figure
-
-
-def _bars(part: pd.DataFrame, **axes: str) -> seaborn.FacetGrid:
-    """Returns bars of both methods side by side."""
-    grid = seaborn.catplot(part, kind="bar", hue="method", palette="colorblind", height=2.6, aspect=2.2, **axes)
-    return grid.set(yscale="log")
 
 
 def _lines(part: pd.DataFrame, marks: dict) -> matplotlib.figure.Figure:

@@ -196,7 +196,7 @@ def _stages(whole: pd.DataFrame) -> Table:
         share = times.sum(axis=1) / times.loc[WHOLE].sum()
         for stage, line in times.iterrows():
             texts = [str(d), str(kappa), f"{nodes:,}", stage]
-            texts += [f"{1000 * line['forward']:.3g}", f"{1000 * line['backward']:.3g}", f"{share[stage]:.0%}"]
+            texts += [_number(1000 * line["forward"]), _number(1000 * line["backward"]), f"{share[stage]:.0%}"]
             rows.append([Cell(text) for text in texts])
     columns = ["d", "κ", "nodes", "stage", "forward, ms", "backward, ms", "share of the whole"]
     return Table(
@@ -231,9 +231,15 @@ def time_text(line: pd.Series, scale: int = 1000) -> str:
     """Returns a summary line's median with its range, or why it was not run; ``scale`` units are a second."""
     if not line["n"]:
         return line["reason"]
-    return f"{scale * line['seconds']:.3g} ({scale * line['low']:.3g}..{scale * line['high']:.3g})"
+    middle, low, high = (_number(scale * line[name]) for name in ("seconds", "low", "high"))
+    return f"{middle} ({low}..{high})"
 
 
 def megabytes(line: pd.Series) -> str:
     """Returns a summary line's peak memory, empty where none is known."""
-    return "" if pd.isna(line["bytes"]) else f"{line['bytes'] / 1e6:.3g}"
+    return "" if pd.isna(line["bytes"]) else _number(line["bytes"] / 1e6)
+
+
+def _number(value: float) -> str:
+    """Returns a number with three digits: 0.0123, 45.6, 7,890."""
+    return f"{float(f'{value:.3g}'):,.12g}"

@@ -29,11 +29,11 @@ COLUMNS = [
 ]
 EXPLAINED = (
     "Change: slope of the least-squares line through a unit's metrics, times the length of the axis, averaged over "
-    "the units (splits, or seeds of one split). 95% interval: corrected resampled t (Nadeau and Bengio 2003). Means: "
-    "whether they rise or fall at every step. Trend: Page's test over the units, as if they were independent; "
-    "rho is the mean rank correlation with the axis. Smallest: the smallest setting whose mean is within one standard "
-    "error of the best one's (Breiman et al. 1984). It loses: its paired difference to the best with the corrected "
-    "95% interval. Not testable never means that there is no trend."
+    "the units (splits, or seeds of one split). 95% interval: corrected resampled t (Nadeau and Bengio 2003), "
+    "not adjusted. Means: whether they rise or fall at every step. Trend: Page's test over the units, as if they were "
+    "independent; rho is the mean rank correlation with the axis. Smallest: the smallest setting whose mean is within "
+    "one standard error of the best one's (Breiman et al. 1984). It loses: its paired difference to the best with the "
+    "corrected 95% interval. Not testable never means that there is no trend."
 )
 TREATED = {
     "not_testable": "Where a fit is not ok, nothing is tested.",

@@ -20,6 +20,7 @@ from ssma.report.paper_cells import PAPERS_SSMA, ssma_options
 from ssma.report.paper_tables import gain_text, improvement_terms, paired_entries
 from ssma.statistics.outcome import ALPHA, Interval, NotTestable
 from ssma.statistics.pairs import holm, mean_difference
+from ssma.study.cost import counted
 from ssma.study.presets import preset
 
 Check = Callable[[Records], Verdict]
@@ -186,7 +187,8 @@ def no_attention_gain_in_gat(records: Records) -> Verdict:
     gains = significant(found, lambda one: 0.0, below=False)
     none = significant(found, lambda one: one.margin, below=True)
     run = records.places(found, "ssma.kappa")
-    evidence = f"{run} of {named} cells run: after Holm {gains} of {len(found)} pairs gain, {none} lie below the margin"
+    told = f"{gains} of {counted(len(found), 'pair')} gain, {none} lie below the margin"
+    evidence = f"{run} of {named} cells run: after Holm {told}"
     supported = run == named and all(one.high < one.margin for one in found)
     verdict = NOT_RUN if not found else CONTRADICTED if gains else SUPPORTED if supported else UNDECIDED
     return Verdict(verdict, evidence, test, found)
@@ -204,9 +206,8 @@ def more_slots_not_always_better(records: Records) -> Verdict:
     flat = [one for found in judged for one in _made(found)]
     gains = significant(flat, lambda one: 0.0, below=False)
     always, run = sum(map(_lost_by_all, judged)), records.places(flat, "ssma.selection")
-    evidence = (
-        f"{run} of {named} cells run: after Holm {gains} of {len(flat)} pairs gain; kappa 7 is best in {always} series"
-    )
+    told = f"{gains} of {counted(len(flat), 'pair')} gain; kappa 7 is best in {always} series"
+    evidence = f"{run} of {named} cells run: after Holm {told}"
     contradicted = run == named and always == len(judged)
     verdict = NOT_RUN if not judged else SUPPORTED if gains else CONTRADICTED if contradicted else UNDECIDED
     return Verdict(verdict, evidence, test, flat)

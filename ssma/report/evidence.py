@@ -21,6 +21,7 @@ from ssma.report.paper_tables import Beside
 from ssma.report.units import Units
 from ssma.statistics.outcome import ALPHA, NotTestable
 from ssma.statistics.pairs import CorrectedT, corrected_t, holm, mean_difference, paired_differences
+from ssma.study.cost import counted
 from ssma.study.ids import canonical_json
 from ssma.study.space import IDLE
 
@@ -218,7 +219,7 @@ def every_gain(comparisons: Sequence[Comparison], named: int, run: int | None = 
     better, worse = (significant(comparisons, lambda one: 0.0, below=below) for below in (False, True))
     evidence = (
         f"{run} of {named} cells run{missing}: mean gain above 0 in {means[0]} and below in {means[1]} of "
-        f"{len(comparisons)} pairs; after Holm {better} better, {worse} worse"
+        f"{counted(len(comparisons), 'pair')}; after Holm {better} better, {worse} worse"
     )
     supported = run == named and all(one.low > 0 for one in comparisons)
     verdict = CONTRADICTED if worse else SUPPORTED if supported else UNDECIDED
@@ -235,10 +236,8 @@ def no_loss(comparisons: Sequence[Comparison], named: int, run: int) -> Verdict:
     if not comparisons:
         return Verdict(NOT_RUN, f"0 of {named} cells run", test)
     kept, lost = (significant(comparisons, lambda one: -one.margin, below=below) for below in (False, True))
-    evidence = (
-        f"{run} of {named} cells run: after Holm {kept} of {len(comparisons)} pairs lose no more than the margin, "
-        f"{lost} do"
-    )
+    told = f"{kept} of {counted(len(comparisons), 'pair')} lose no more than the margin, {lost} do"
+    evidence = f"{run} of {named} cells run: after Holm {told}"
     supported = run == named and all(one.low > -one.margin for one in comparisons)
     verdict = CONTRADICTED if lost else SUPPORTED if supported else UNDECIDED
     return Verdict(verdict, evidence, test, list(comparisons))

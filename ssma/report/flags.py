@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.labels import extent, listing
 from ssma.study.cost import counted
 from ssma.study.ids import canonical_json
+from ssma.study.part import baselines
 from ssma.study.space import Space, count, is_finite
 from ssma.study.tuning import LARGEST_GRID, splits_to_prune
 
@@ -23,8 +24,27 @@ Place = tuple[str, str]
 
 def flags(plan: dict[str, Any], frame: "pandas.DataFrame") -> list[str]:
     """Returns a sentence for each thing that a reader must know of the study's budget, with its numbers."""
-    found = (epoch_cap(plan, frame), coverage(plan), seconds_apart(plan, frame), idle_pruning(plan), alike(plan, frame))
+    found = (repeated(plan), epoch_cap(plan, frame), coverage(plan), seconds_apart(plan, frame), idle_pruning(plan))
+    found += (alike(plan, frame),)
     return [line for line in found if line]
+
+
+def repeated(plan: dict[str, Any]) -> str:
+    """Says how many comparisons with the baseline stand in several ablations, which adjust p values each for itself."""
+    inside: dict[tuple[str, str], list[str]] = {}
+    for name, ablation in plan["ablations"].items():
+        for pair in baselines(plan, name).items():
+            inside.setdefault(pair, []).append(f"“{' '.join(ablation['title'].split())}”")
+    shared = {pair: titles for pair, titles in inside.items() if len(titles) > 1}
+    if not shared:
+        return ""
+    labels = {arm["id"]: arm["label"] for arm in plan["arms"]}
+    (arm, other), titles = max(shared.items(), key=lambda item: len(item[1]))
+    return (
+        f"Several ablations have {len(shared)} of {counted(len(inside), 'pair')} of an arm and its baseline, most of "
+        f"all {labels[arm]} and {labels[other]}, in {listing(titles, MOST)}. What holds of one pair is one finding, "
+        "however often it is told, and p values are adjusted within an ablation, not over all of them."
+    )
 
 
 def epoch_cap(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
@@ -42,10 +62,11 @@ def epoch_cap(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     unlike = f" ({shares})" if len({cut.mean() for cut in by_name.values()}) > 1 else ""
     last = evaluated["cut"] & (evaluated["best_epoch"] == evaluated["epochs"])
     caps = (str(int(value)) for value in sorted(ok.loc[ok["cut"], "cap"].unique()))
+    told = f"{evaluated['cut'].sum()} of {counted(len(evaluated), 'evaluation fit')}{unlike}"
+    told += f" and in {tuning['cut'].sum()} of {counted(len(tuning), 'tuning fit')}" if len(tuning) else ""
     return (
-        f"Training was cut off at max_epochs ({listing(caps, MOST)}) in {evaluated['cut'].sum()} of {len(evaluated)} "
-        f"evaluation fits{unlike} and in {tuning['cut'].sum()} of {len(tuning)} tuning fits; in {last.sum()} of these "
-        "evaluation fits the last epoch is the best one by validation. They may be undertrained."
+        f"Training was cut off at max_epochs ({listing(caps, MOST)}) in {told}; in {last.sum()} of these evaluation "
+        "fits the last epoch is the best one by validation. They may be undertrained."
     )
 
 
@@ -192,4 +213,4 @@ def _beside(plan: dict[str, Any]) -> Iterator[tuple[Place, list[dict[str, Any]]]
 
 
 def _of_places(some: set[Place], plan: dict[str, Any]) -> str:
-    return f"{len(some)} of {len({place for place, _ in _beside(plan)})} places (data set and layer)"
+    return f"{len(some)} of {counted(len({place for place, _ in _beside(plan)}), 'place')} (data set and layer)"

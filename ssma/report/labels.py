@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.statistics.outcome import ALPHA, Interval
 from ssma.study.ids import canonical_json
-from ssma.study.names import quoted, short
+from ssma.study.names import short, told
 from ssma.study.settings import GROUPS
 
 if TYPE_CHECKING:
@@ -26,12 +26,15 @@ NAMES = {
 }
 METRIC_NAMES = {"mae": "MAE", "ap": "AP", "auroc": "AUROC"}
 IN_PERCENT = ("accuracy", "ap")
+SHARES = (*IN_PERCENT, "auroc")  # from 0 to 1
 SMALL = 1e-3  # errors below it lose their digits in four decimals
+TINY = ".1g"
 
 
 def setting(key: str) -> str:
-    """Returns a setting's name in words."""
-    return NAMES.get(key, short(key).replace("_", " "))
+    """Returns a setting's name in words; an option of an aggregator other than SSMA has that one's before it."""
+    own = key.partition(".")[0] in (*GROUPS, "ssma")
+    return NAMES.get(key, (short(key) if own else key).replace("_", " "))
 
 
 def value_text(value: Any) -> str:
@@ -39,16 +42,12 @@ def value_text(value: Any) -> str:
 
     Different numbers have different texts: both tell as many digits as a plan keeps.
     """
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None:
-        return "unset"
-    if isinstance(value, int | float):
+    if isinstance(value, int | float) and not isinstance(value, bool):
         for size, letter in ((1_000_000, "M"), (1_000, "k")):
             if value >= 10 * 1_000 and value >= size and value % (size / 10) == 0:
                 return f"{value / size:.12g}{letter}"
         return f"{value:.12g}" if isinstance(value, float) else str(value)
-    return quoted(value) if isinstance(value, str) else canonical_json(value)
+    return str(told(value)) if value is None or isinstance(value, bool | str) else canonical_json(value)
 
 
 def acts(key: str, aggregator: str) -> bool:
@@ -101,8 +100,8 @@ def spans(numbers: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric and the way it is shown: accuracy and AP in percent, others with four decimals, of errors below
-    ``SMALL`` with three digits.
+    """A metric and the way it is shown: accuracy and AP in percent with one decimal, others with four, of errors below
+    ``SMALL`` with three digits. What these decimals would show as 0 without being it has one digit: 0.03, not 0.0.
     """
 
     name: str
@@ -142,13 +141,14 @@ class Metric:
 
     def spread(self, mean: float, std: float, signed: bool = False) -> str:
         """Returns "81.4 ± 5.1" with the digits of the mean, or the mean alone if a single value has no spread."""
-        text = self.text(mean, signed)
-        return text if math.isnan(std) else f"{text} ± {self._text(std, self._form(mean))}"
+        text, form = self.text(mean, signed), self._form(mean)
+        return text if math.isnan(std) else f"{text} ± {self._text(std, self._form(std) if form == TINY else form)}"
 
     def _form(self, value: float) -> str:
-        if self.in_percent:
-            return ".1f"
-        return ".3g" if self.name == "mae" and 0 < abs(value) < SMALL else ".4f"
+        if self.name == "mae" and 0 < abs(value) < SMALL:
+            return ".3g"
+        decimals = 1 if self.in_percent else 4
+        return TINY if 0 < abs(value) * self.factor < 0.5 * 10.0**-decimals else f".{decimals}f"
 
     def _text(self, value: float, form: str) -> str:
         return f"{value * self.factor:{form}}".replace("-", "−")  # the sign, which typesets as one

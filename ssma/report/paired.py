@@ -29,8 +29,8 @@ COLUMNS = [
 CAPTION = (
     "{title}: paired difference to {first}, mean ± sample standard deviation (number of pairs). 95% interval, not "
     "adjusted, its half width, and p: corrected resampled t-test. p (Holm): over the {tests} of this table. Bootstrap "
-    "interval and Wilcoxon's test take the pairs as independent. P: Bayesian correlated t-test; {equivalent}. Not "
-    "testable does not mean that there is no difference. {missing} More: docs/statistics.md."
+    "interval and Wilcoxon's test take the pairs as independent, and are not adjusted. P: Bayesian correlated t-test; "
+    "{equivalent}. Not testable does not mean that there is no difference. {missing} More: docs/statistics.md."
 )
 TREATED = {
     "not_testable": "Where a fit is not ok, the others are described and not tested.",

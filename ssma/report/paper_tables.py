@@ -24,7 +24,8 @@ UNITS = {"percent": (100.0, 2, " in %"), "fraction": (1.0, 4, ""), "mae": (1.0, 
 CAPTION = (
     "Table {number} of the paper ({name}, line {line} of its source): {title}.{baseline} Paper: as printed. Ours: "
     "mean ± sample standard deviation (number of fits), in the paper's unit, with a letter where it was treated "
-    "otherwise than in the paper. Difference: (ours - paper) / sqrt(s_p^2 / n_p + s_o^2 / n_o), in standard errors, "
+    "otherwise than in the paper. Difference: (ours - paper) / sqrt(s_p^2 / n_p + s_o^2 / n_o), in standard errors "
+    "of independent units, which folds are not, so that it overstates, "
     "with the standard deviations s, n_p the folds or runs of the paper ({counts}) and n_o our splits (seeds where "
     "there is one split); {mark} beyond {far:g} of them. {better} –: not run, or not in the paper. Below a data set "
     "stand predictors that look at no graph, on the same splits."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ssma.report.kept import split_sizes
 from ssma.report.labels import Metric, extent, of_all
 from ssma.report.table import Cell, Table
+from ssma.study.cost import counted
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 
@@ -188,5 +189,5 @@ def constant_notes(plan: dict[str, Any], arm_ids: list[str], found: dict[str, Co
     for counts, labels in alike.items():
         unknown = f", unknown in {counts.unknown} of older code" if counts.unknown else ""
         each = " each" if len(labels) > 1 else ""
-        parts.append(f"in {counts.constant} of {counts.fits} fits{each}{unknown}: {', '.join(labels)}")
+        parts.append(f"in {counts.constant} of {counted(counts.fits, 'fit')}{each}{unknown}: {', '.join(labels)}")
     return [f"{MARK} constant predictions {'; '.join(parts)}."] if parts else []

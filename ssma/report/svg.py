@@ -43,7 +43,8 @@ def inline_svg(figure: "Figure", name: str) -> str:
         if "d" in element.attrib:
             element.set("d", DIGITS.sub("", element.get("d")))
         element.attrib = {_local(key): _renamed(key, value, ids) for key, value in element.attrib.items()}
-    root.attrib.update(role="img", style=f"max-width: {root.attrib.pop('width')}")
+    told = {"role": "img", "aria-label": f"Figure {name}, which the caption explains"}
+    root.attrib.update(told, style=f"max-width: {root.attrib.pop('width')}")
     del root.attrib["height"]
     return ElementTree.tostring(root, encoding="unicode")
 

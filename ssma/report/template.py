@@ -29,12 +29,13 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1.2rem; f
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 code, pre { font: .85em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
 pre { background: #f5f7f9; padding: 1rem; overflow-x: auto; }
-@media print { .scroll { overflow: visible; } nav { display: none; } }
+@media print { .scroll { overflow: visible; } nav { display: none; } th, td { white-space: normal; } }
 """
 
 ARM_PAGE = """<!DOCTYPE html>
 <html lang="en">
-<head><meta charset="utf-8"><title>{{ title }}</title></head>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ title }}</title><style>pre { white-space: pre-wrap; overflow-wrap: anywhere; }</style></head>
 <body>
 <p><a href="../index.html">Back to the report</a></p>
 <pre>{{ text }}</pre>
@@ -44,9 +45,9 @@ ARM_PAGE = """<!DOCTYPE html>
 
 PAGE = (
     """{% macro show(table, anchors=false) %}
-<div class="scroll" id="{{ table_id(table.name) }}"><table{% if table.sentences %} class="text"{% endif %}>
+<div class="scroll" id="{{ table_id(table.name) }}" tabindex="0"><table{% if table.sentences %} class="text"{% endif %}>
 <caption>{{ table.caption }}</caption>
-<thead><tr>{% for column in table.columns %}<th>{{ column }}</th>{% endfor %}</tr></thead>
+<thead><tr>{% for column in table.columns %}<th scope="col">{{ column }}</th>{% endfor %}</tr></thead>
 <tbody>
 {% for row in table.rows %}
 <tr{% if table.starts_group(loop.index0) %} class="group"{% endif %}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.axes import axis_table
 from ssma.report.encoding import is_numeric
 from ssma.report.floor import MARK, Floor, below_text
-from ssma.report.labels import Metric, extent, listing, metrics_of, point_text, setting, value_text
+from ssma.report.labels import SHARES, Metric, extent, listing, metrics_of, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.paired import UNTESTED, Difference, compare_family, tests_of
 from ssma.report.statistics import summarise
@@ -179,8 +179,8 @@ def _place(reader: _Reader, dataset: str, layer: str, arms: dict[str, Point], ru
     count = counted(row["n"], "fit") if reader.whole(best) else f"{row['n']} of {row['planned']} fits"
     lacking = f" ({len(arms) - len(run)} without a result)" if len(run) < len(arms) else ""
     of = f"of {counted(len(arms), 'setting')}{lacking}"
-    text = f"{dataset}, {layer}: {of} the best is {point_text(arms[best])}, "
-    text += f"{metric.title} {metric.spread(row['mean'], row['std'])} ({count})"
+    text = f"{dataset}, {layer}: " + (f"{of} the best is " if len(arms) > 1 else "")
+    text += f"{point_text(arms[best])}, {metric.title} {metric.spread(row['mean'], row['std'])} ({count})"
     if equal := [point_text(arms[arm]) for arm in run if arm != best and reader.mean(arm) == reader.mean(best)]:
         text += f", and {listing(equal)} {'has' if len(equal) == 1 else 'have'} the same mean"
     name = baseline_name(layer)
@@ -279,10 +279,13 @@ def _tests(reader: _Reader) -> list[str]:
 
 
 def _span(found: list[Difference], family: int) -> str:
-    """Returns "3.1 to 14.0", or one number if all are written alike."""
-    needed = [one.t.needed(family) for one in found]
-    low, high = (found[0].metric.text(value) for value in (min(needed), max(needed)))
-    return low if low == high else f"{low} to {high}"
+    """Returns "3.1 to 14.0", or one number if all are written alike; and how many no difference can exceed."""
+    needed, metric = [one.t.needed(family) for one in found], found[0].metric
+    low, high = (metric.text(value) for value in (min(needed), max(needed)))
+    text = low if low == high else f"{low} to {high}"
+    beyond = sum(value >= 1 for value in needed) if metric.name in SHARES else 0
+    beside = f" (no difference can, at {beyond} of {len(needed)}: they end at {metric.text(1.0)})"
+    return text + (beside if beyond else "")
 
 
 def _pairwise(reader: _Reader) -> list[str]:

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+TIE = 1e-8
+"""The part of the largest difference below which a mean is rounding."""
+
+
 @dataclass(frozen=True)
 class CorrectedT:
     """A corrected resampled t-test; ``p`` is two-sided, ``interval`` that of the mean."""
@@ -112,9 +116,12 @@ def paired_differences(ours: "ArrayLike", reference: "ArrayLike") -> "NDArray":
 
 def mean_difference(differences: "ArrayLike") -> float:
     """Returns the mean of differences ``[n]``, rounded to 12 digits of the largest one, so that ties are ties: the same
-    values in another order have a mean difference of 0."""
+    values in another order have a mean difference of 0. So has a mean under 1e-8 of the largest: differences have the
+    digits of their metrics, which are larger, and thirds or eighteenths that add up to 0 leave the last one."""
     sample = finite(differences, "differences", 1)
-    return round(math.fsum(sample) / len(sample), digits_of(sample)) + 0.0  # and not -0.0
+    mean = math.fsum(sample) / len(sample)
+    tie = abs(mean) < TIE * float(abs(sample).max())
+    return 0.0 if tie else round(mean, digits_of(sample)) + 0.0  # and not -0.0
 
 
 def corrected_t(differences: "ArrayLike", test_train_ratio: float | None) -> CorrectedT | NotTestable:
@@ -213,7 +220,7 @@ def hedges_g(differences: "ArrayLike") -> float | NotTestable:
         return NotTestable("all differences are equal")
     half = (n - 1) / 2
     factor = math.exp(math.lgamma(half) - math.lgamma(half - 0.5)) / math.sqrt(half)
-    return factor * float(sample.mean() / sample.std(ddof=1))
+    return factor * mean_difference(sample) / float(sample.std(ddof=1))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

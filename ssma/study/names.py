@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from typing import Any
 
 from ssma.study.config import Study
 from ssma.study.ids import canonical_json, slug
@@ -43,6 +44,10 @@ def short(key: str) -> str:
     return key if taken or not field else field
 
 
-def quoted(text: str) -> str:
-    """Returns a text that is a setting's value, in quotes if it could be read as another value, such as 1 or yes."""
-    return canonical_json(text) if AMBIGUOUS.fullmatch(text) else text
+def told(value: Any) -> Any:
+    """Returns a setting's value as a label has it: true as yes, a text that another value could have, such as 1 or yes,
+    in quotes.
+    """
+    if value is None or isinstance(value, bool):
+        return "unset" if value is None else "yes" if value else "no"
+    return canonical_json(value) if isinstance(value, str) and AMBIGUOUS.fullmatch(value) else value

@@ -13,7 +13,7 @@ from ssma.study.combinations import idle_axes, impossible, not_given
 from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
 from ssma.study.datasets import DEFAULT_PARTS, Dataset
 from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, slug
-from ssma.study.names import LABEL, name_errors, quoted, short
+from ssma.study.names import LABEL, name_errors, short, told
 from ssma.study.presets import SPLIT_SCHEME, preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
 from ssma.study.space import idle_on, idle_settings, table_of
@@ -372,8 +372,7 @@ class _Planner:
         used = {"dataset": dataset["id"], "settings": _without(settings, searched, name), "version": RESULT_VERSION}
         search = arm | used  # a default that is searched over changes nothing
         arm_id = f"{slug(dataset['label'])}-{layer}-{slug(name)}-{digest(search | effort)}"
-        told = {key: quoted(value) if isinstance(value, str) else value for key, value in given.items() if key in fixed}
-        shown = " ".join(f"{short(key)}={value}" for key, value in told.items())
+        shown = " ".join(f"{short(key)}={told(value)}" for key, value in given.items() if key in fixed)
         label = f"{dataset['label']} / {layer} / {name}" + (f" ({shown})" if shown else "")
         names = {"id": arm_id, "label": label, "dataset": dataset["label"]}
         self.arms.setdefault(arm_id, {**names, **arm, **effort, "fixed": fixed, "search_id": digest(search)})

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict
+from itertools import pairwise
 
 import pandas as pd
 import pytest
@@ -148,14 +149,27 @@ def test_the_papers_formula_goes_through_the_largest_size_in_the_figure():
     assert plain == pytest.approx([0.01, 0.02, 0.04])
 
 
+@pytest.mark.parametrize("count", [2, 14])
+def test_names_beside_points_do_not_overlap(count):
+    names = [f"gat, ssma attention compiled {number}" for number in range(count)]
+    part = pd.DataFrame({"arm": names * 2, "s": [1.0] * count + [9.0] * count, "method": ["a"] * count + ["b"] * count})
+    (ax,) = figures._points(part, "s", x="s", y="arm", hue="method").axes
+    drawn = [list(line.get_xdata()) for line in ax.get_lines()]
+    assert [1.0] * count in drawn and [9.0] * count in drawn
+    ax.figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
+    assert len(boxes) == count and min(box.x0 for box in boxes) >= 0
+    assert all(below.y1 <= above.y0 or above.y1 <= below.y0 for above, below in pairwise(boxes))
+
+
 def test_the_page_shows_ratios_of_medians_beside_the_papers():
     text = runtime_page(as_frame(made(), RUNTIME_COLUMNS), {"CPU": "fast"}, ["runtime-growth-cpu.png"])
     assert "- CPU: fast\n" in text and text.endswith("![runtime-growth-cpu.png](runtime-growth-cpu.png)\n")
     assert "width 8, κ = 1, compression 0.25" in text and "made (10 nodes, 30 edges)" in text
-    assert "| GCN, random SSMA | 5 (5..1e+03) | 2.50 | 1.25 | 5.286 | 1.91 | 2 | 3 |" in text  # of 2 and of 4 ms
-    assert "| GCN, random SSMA | 5 (5..1e+03) | 2.50 | 1.25 | 1.322 | 1.34 | 2 | 3 |" in text
-    assert "| GIN, sum | 1 (1..1e+03) | 1.00 | 0.25 | – | – | 2 | 3 |" in text
-    assert "| PNA | 10 (10..1e+03) | – | 2.50 | 6.068 | 2.19 | 2 | 3 |" in text
+    assert "| GCN, random SSMA | 5 (5..1,000) | 2.50 | 1.25 | 5.286 | 1.91 | 2 | 3 |" in text  # of 2 and of 4 ms
+    assert "| GCN, random SSMA | 5 (5..1,000) | 2.50 | 1.25 | 1.322 | 1.34 | 2 | 3 |" in text
+    assert "| GIN, sum | 1 (1..1,000) | 1.00 | 0.25 | – | – | 2 | 3 |" in text
+    assert "| PNA | 10 (10..1,000) | – | 2.50 | 6.068 | 2.19 | 2 | 3 |" in text
     assert "| edges | 10, 20, 40 | SSMA, attention | 2.00 [2.00, 2.00] | 0.14 | 1.00 | 1.00 [1.00, 1.00] |" in text
     assert "| edges | 10, 20, 40 | sum | 1.00 [1.00, 1.00] | 1.00 | 1.00 | 0.00 [0.00, 0.00] |" in text
     assert "**Growth over edges** (held: nodes 10, width d 8, slots κ 1)" in text

@@ -30,6 +30,11 @@ def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
     for target in re.findall(r'href="#([^"]+)"', html):
         assert f'id="{target}"' in html
     assert "A study &amp; its &lt;tests&gt;" in html
+    assert "<th>" not in html and html.count('<th scope="col">') > 50  # for readers with a keyboard, or by ear
+    assert html.count('class="scroll"') == html.count('tabindex="0"') > 5
+    assert html.count("<svg") == len(re.findall(r'<svg [^>]*aria-label="Figure [\w-]+, ', html)) == 3
+    arm = (out / "arms" / "MUTAG-gcn-sum.html").read_text()
+    assert 'name="viewport"' in arm and "pre-wrap" in arm  # on a phone
     result = html.index(": Differences from sum that hold after Holm: ")
     assert result < html.index("Read this first")  # and again on top of its section
     assert html.index('<h2 id="main">') < html.index("<p><b>Differences from sum that hold") < html.index("<figure>")

@@ -55,6 +55,15 @@ def test_every_cell_has_to_be_a_gain(gains, named, verdict):
     assert found.verdict == verdict and found.evidence.startswith(f"{len(gains)} of {named} cells run")
 
 
+def test_one_pair_is_no_pairs():
+    every, none = every_gain([compared(0.1)], 2), no_loss([compared(0.1)], 2, 1)
+    assert (
+        every.evidence
+        == "1 of 2 cells run: mean gain above 0 in 1 and below in 0 of 1 pair; after Holm 1 better, 0 worse"
+    )
+    assert none.evidence == "1 of 2 cells run: after Holm 1 of 1 pair lose no more than the margin, 0 do"
+
+
 @pytest.mark.parametrize(
     ("gains", "verdict"),
     [([0.02, 0.015], "supported"), ([0.02, 0.0], "undecided"), ([0.02, -0.06], "contradicted"), ([], "not run")],

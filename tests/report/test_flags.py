@@ -3,7 +3,7 @@
 import pytest
 
 from ssma.report.build import build
-from ssma.report.flags import alike, coverage, epoch_cap, flags, idle_pruning, seconds_apart, space_size
+from ssma.report.flags import alike, coverage, epoch_cap, flags, idle_pruning, repeated, seconds_apart, space_size
 from ssma.report.frame import collect
 from ssma.study.lookup import read_plan
 from ssma.study.records import write_record
@@ -39,18 +39,32 @@ def write(fabric, arm, fits):
     write_record(fabric.results.evaluation(arm), record | {"planned": len(fits)})
 
 
+def test_a_pair_of_arms_that_several_ablations_compare_is_told(made, fabric):
+    plan, _ = made()
+    assert repeated(plan) == ""
+    again = plan["ablations"]["main"] | {"title": "Once\nmore"}
+    again["cells"] = [cell for cell in again["cells"] if cell["arm"].endswith("ssma")]
+    plan["ablations"]["again"] = again
+    title = plan["ablations"]["main"]["title"]
+    assert repeated(plan) == (
+        "Several ablations have 1 of 2 pairs of an arm and its baseline, most of all MUTAG / gcn / ssma and MUTAG / "
+        f"gcn / sum, in “{title}”, “Once more”. What holds of one pair is one finding, however often it is told, and p "
+        "values are adjusted within an ablation, not over all of them."
+    )
+
+
 def test_fits_that_were_cut_off_are_counted_by_aggregator(made):
     plan, frame = made(fits={"sum": {"epochs": 9, "best_epoch": 9}, "ssma": {"best_epoch": 10}})
     assert epoch_cap(plan, frame) == (
         "Training was cut off at max_epochs (10) in 4 of 6 evaluation fits (0 of 2 with sum, 2 of 2 with mean, 2 of 2 "
-        "with ssma) and in 0 of 0 tuning fits; in 2 of these evaluation fits the last epoch is the best one by "
+        "with ssma); in 2 of these evaluation fits the last epoch is the best one by "
         "validation. They may be undertrained."
     )
     searched = frame.assign(**{"hp.training.max_epochs": [20, 20, 20, 20, None, None]})
     assert "max_epochs (10) in 2 of 6" in epoch_cap(plan, searched)
     assert epoch_cap(plan, frame.assign(**{"hp.training.max_epochs": 20})) == ""
     alike = epoch_cap(plan, frame.assign(epochs=10))
-    assert "in 6 of 6 evaluation fits and in 0 of 0 tuning fits" in alike and "with sum" not in alike
+    assert "in 6 of 6 evaluation fits; in 2 of these" in alike and "with sum" not in alike
 
 
 def test_spaces_of_unequal_size_are_told_with_their_shares(made):
@@ -58,7 +72,7 @@ def test_spaces_of_unequal_size_are_told_with_their_shares(made):
     large = {"space": {"training.lr": [1, 2, 3], "ssma.kappa": [2, 3, 4, 5]}, "trials": 3}
     plan, _ = made({"sum": small, "mean": small, "ssma": large})
     assert coverage(plan) == (
-        "Unequal coverage of search spaces at 1 of 1 places (data set and layer), in trials planned: 3 of 3 "
+        "Unequal coverage of search spaces at 1 of 1 place (data set and layer), in trials planned: 3 of 3 "
         "configurations (100%) with sum, mean; 3 of 12 configurations (25%) with ssma. As many trials search a larger "
         "space more thinly."
     )
@@ -86,7 +100,7 @@ def test_equal_shares_and_arms_without_a_search_are_no_finding(made):
 def test_seconds_beyond_twice_those_of_the_cheapest_are_told(made):
     plan, frame = made(fits={"sum": {"seconds": 1.0}, "mean": {"seconds": 2.0}, "ssma": {"seconds": 2.5}})
     assert seconds_apart(plan, frame) == (
-        "Unequal seconds: at 1 of 1 places (data set and layer) an arm took more than 2 times those of the cheapest arm "
+        "Unequal seconds: at 1 of 1 place (data set and layer) an arm took more than 2 times those of the cheapest arm "
         "beside it: ssma at 1 (2.5 times); the largest ratio is 5.0 s (CPU) of MUTAG / gcn / ssma against 2.0 s of "
         "MUTAG / gcn / sum. Seconds on the clock, of tuning and evaluation together, with other load of the machine in "
         "them."
@@ -99,8 +113,8 @@ def test_a_place_is_counted_once_however_many_ablations_have_it(made, fabric):
     fabric.ablations["again"] = fabric.ablations["main"]
     fabric.plan()
     plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
-    assert "at 1 of 1 places" in coverage(plan)
-    assert "at 1 of 1 places" in seconds_apart(plan, frame) and "ssma at 1 (4.5 times)" in seconds_apart(plan, frame)
+    assert "at 1 of 1 place (" in coverage(plan)
+    assert "at 1 of 1 place (" in seconds_apart(plan, frame) and "ssma at 1 (4.5 times)" in seconds_apart(plan, frame)
 
 
 def test_seconds_of_arms_with_a_fit_that_ended_early_are_not_compared(made):

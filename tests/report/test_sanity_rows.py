@@ -9,6 +9,7 @@ from ssma.report.floor import below_text, best_predictor, floor_table, floors
 from ssma.report.frame import collect, read_frame, write_frame
 from ssma.report.paper_tables import beside, results_table
 from ssma.report.sanity import (
+    Constants,
     Repeated,
     constant_notes,
     constants,
@@ -87,6 +88,14 @@ def test_constant_predictions_are_marked_and_old_records_do_not_tell(fabric):
     assert r"$\ddagger$" in table.latex()
     unknown = unknown_constants(frame)
     assert unknown == ["Whether test predictions are constant is unknown of 5 of 9 fits, made by older code."]
+
+
+def test_one_fit_is_no_fits(fabric):
+    fabric.arm("MUTAG-gcn-sum", splits=1, repeats=1)
+    fabric.evaluated("MUTAG-gcn-sum", {(0, 0): 0.5})
+    fabric.plan()
+    lines = constant_notes(read_plan(fabric.results.plan), ["MUTAG-gcn-sum"], {"MUTAG-gcn-sum": Constants(1, 0, 1)})
+    assert lines == ["‡ constant predictions in 1 of 1 fit: MUTAG / gcn / sum."]
 
 
 def test_arms_with_as_many_constant_fits_are_named_together(fabric):

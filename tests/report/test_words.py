@@ -4,9 +4,10 @@ import pytest
 
 from ssma.report.floor import Floor
 from ssma.report.frame import collect
-from ssma.report.labels import Metric
+from ssma.report.labels import Metric, setting
 from ssma.report.paired import Difference, paired
 from ssma.report.words import words
+from ssma.statistics.outcome import Interval
 from ssma.study.lookup import read_plan
 from ssma.study.records import write_record
 
@@ -64,6 +65,17 @@ def test_the_best_setting_is_told_with_its_paired_difference_to_sum(selection):
         "the mean alone better at 0, worse at 1 of 1 pair; after Holm 0 better, 0 worse.",
         "Not run: MUTAG gin.",
     ]
+
+
+def test_a_difference_that_cannot_be_is_not_asked_for(fabric):
+    # differences 0.6 -0.2 0.2: s 0.4, half width 4.303 * sqrt(1/3 + 1/2) * 0.4 = 157.1; 0 0.01 0.02: 3.9
+    arm(fabric, "MUTAG-gcn-sum", (0.1, 0.5, 0.3))
+    arm(fabric, "MUTAG-gcn-ssma-2", (0.7, 0.3, 0.5))
+    arm(fabric, "MUTAG-gcn-ssma-3", (0.1, 0.51, 0.32))
+    fabric.ablation("slots", {"ssma.kappa": [2, 3]}, {"MUTAG-gcn-ssma-2": [2], "MUTAG-gcn-ssma-3": [3]})
+    fabric.plan()
+    said = found(fabric.results, "slots").overall[0]
+    assert "to exceed 3.9 to 157.1 (no difference can, at 1 of 2: they end at 100.0) to reach p < 0.05 alone" in said
 
 
 def test_means_have_a_side_where_nothing_can_be_tested_but_not_where_fits_are_lacking(fabric):
@@ -150,7 +162,7 @@ def test_what_failed_or_was_not_run_is_said(selection, fabric):
     fabric.plan()
     said = found(selection, "selection")
     assert said.details[1] == (
-        "MUTAG, gat: of 1 setting the best is selection=random, accuracy in % 75.0 ± 7.1 (2 of 3 fits); "
+        "MUTAG, gat: selection=random, accuracy in % 75.0 ± 7.1 (2 of 3 fits); "
         "against sum: selection=random −5.0 (not testable: at 1 of 3 splits and seeds a fit is not ok)."
     )
     fabric.evaluated("MUTAG-gat-ssma-random", {(0, 0): 0.7})
@@ -236,7 +248,20 @@ def test_small_errors_keep_their_digits():
     assert (mae.text(-1.5e-4, signed=True), mae.text(0), mae.text(0.001)) == ("−0.00015", "0.0000", "0.0010")
     assert mae.spread(-0.8614, 8.72e-4, signed=True) == "−0.8614 ± 0.0009"
     assert mae.spread(0.25, math.nan, signed=True) == "+0.2500"
-    assert Metric("accuracy", "maximize").spread(1e-4, 2e-4) == "0.0 ± 0.0"
+
+
+def test_what_is_not_zero_is_not_written_as_zero():
+    accuracy, auroc = Metric("accuracy", "maximize"), Metric("auroc", "maximize")
+    assert accuracy.spread(3e-4, 0.0123, signed=True) == "+0.03 ± 1.2"
+    assert accuracy.spread(1e-4, 2e-4) == "0.01 ± 0.02"
+    assert accuracy.interval(Interval(-3e-4, 0.213), signed=True) == "[−0.03, +21.3]"
+    assert [accuracy.text(value, signed=True) for value in (0.0, 5e-4, -0.004)] == ["+0.0", "+0.1", "−0.4"]
+    assert (auroc.text(-3e-5, signed=True), auroc.text(5e-5)) == ("−3e−05", "0.0001")
+
+
+def test_options_of_aggregators_are_told_apart():
+    names = list(map(setting, ("softmax.learn", "powermean.learn", "ssma.slots_from", "model.heads", "aggregator")))
+    assert names == ["softmax.learn", "powermean.learn", "slots from", "heads", "aggregator"]
 
 
 def test_metrics_are_called_as_in_the_docs():

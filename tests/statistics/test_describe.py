@@ -32,6 +32,20 @@ def test_bca_agrees_with_the_published_interval(monkeypatch):
     assert found.high == pytest.approx(259.6, abs=4)
 
 
+@pytest.mark.parametrize("seed", [0, 1, 4])
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    # at 0.0176 and 0.9657 of 27 resamples: the least and the greatest, of which there is one each (26 / 27 = 0.9630);
+    # at 0.0408 and 0.9865: beyond the least (1 / 27 = 0.0370); of five, (2.0 and 7.4) at 0.0513 and 0.9912 of 3,125
+    [([66.67, 80.56, 91.67], 66.67, 91.67), ([1, 2, 4], 4 / 3, 4), ([1, 2, 3, 5, 9], 2.0, 7.4)],
+)
+def test_intervals_of_few_values_are_not_left_to_chance(monkeypatch, seed, values, low, high):
+    monkeypatch.setattr(module, "SEED", seed)
+    for order in (values, values[::-1]):
+        found = describe(order).interval
+        assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9)
+
+
 @pytest.mark.parametrize("unit", [1 / 7, 1 / 18, 100 / 19])
 def test_an_interval_does_not_depend_on_the_unit(unit):
     """Differences of accuracies are so many items of a split: many resamples have the mean of the sample, but for

@@ -36,6 +36,11 @@ def test_the_same_values_in_another_order_have_a_mean_difference_of_0():
     for one, other in ((ours, reference), (reference, ours)):
         mean = compare_pairs(one, other, 0.5, 0.01).difference.mean
         assert (mean, math.copysign(1, mean)) == (0, 1)
+    ours, reference = [29 / 36, 21 / 36, 28 / 36], [27 / 36, 24 / 36, 27 / 36]  # 2, -3 and 1 of 36: sixths and ninths
+    assert math.fsum(paired_differences(ours, reference)) > 9e-13
+    found = compare_pairs(ours, reference, 0.5, 0.01)
+    assert (found.difference.mean, found.effect) == (0, 0)
+    assert mean_difference([1e-3, -1e-3 + 3e-10]) == pytest.approx(1.5e-10, rel=1e-6)
     assert mean_difference([0.25, -0.05, 0.1]) == 0.1
     assert mean_difference([-0.05]) == -0.05
 

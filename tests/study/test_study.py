@@ -391,7 +391,7 @@ def test_numbers_and_texts_have_labels_of_their_own():
     ablations["together"] = {"axes": {"mine.p": values}}
     plan = plan_of(aggregators={"mine": {"class": "json.JSONDecoder"}}, layers=["gcn"], ablations=ablations, tune={})
     labels = [arm["label"].partition(" / mine ")[2] for arm in plan["arms"] if arm["dataset"] == "MUTAG"]
-    assert labels == ["(p=1)", '(p="1")', "(p=True)", '(p="True")', "(p=plain)", '(p="a b=c")']
+    assert labels == ["(p=1)", '(p="1")', "(p=yes)", '(p="True")', "(p=plain)", '(p="a b=c")']
 
 
 def test_an_option_that_is_called_as_a_setting_of_the_network_has_a_label_of_its_own():
