@@ -459,6 +459,16 @@ def test_a_store_that_another_program_locks_is_not_to_be_deleted(results):
             ours.execute("DELETE FROM metrics")
 
 
+def test_a_store_on_a_full_disk_is_not_to_be_deleted(results):
+    uri = tracking_uri(results, None)
+    create_store(uri, artifact_folder(results), "made")
+    with closing(sqlite3.connect(results.store / "mlflow.db")) as database:
+        database.execute("PRAGMA max_page_count = 1")  # pages that it has already stay
+        told = r"\(database or disk is full\); make room on its disk, if that is full$"
+        with pytest.raises(StudyError, match=told), mlflow_errors(uri):
+            database.execute("CREATE TABLE more AS SELECT hex(randomblob(100000)) AS text")
+
+
 def test_file_that_is_no_database(tmp_path, warnings_of):
     results = Results(tmp_path)
     results.store.mkdir()
