@@ -203,6 +203,30 @@ def test_runs_of_a_killed_process_are_completed_or_closed(results):
     assert tracker.client.get_run(stray_id).info.status == "KILLED"
 
 
+def test_a_run_that_was_cut_short_by_a_stopped_job_is_completed(results, monkeypatch):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    (trial, _), _ = write_arm(results, arm)
+    uri, key = tracking_uri(results, None), f"trial:{arm['id']}:0"
+
+    def stop(*arguments, **options):
+        raise SystemExit(143)
+
+    with monkeypatch.context() as patch:
+        tracker = Tracker.open(results, uri, plan)
+        tracker.arm(arm)
+        patch.setattr(tracker.client, "log_batch", stop)
+        with pytest.raises(SystemExit):
+            tracker.trial(arm, *trial)
+    tracker.finish(arm, "interrupted")
+    assert runs_of(results)[key][1] == "KILLED"
+    again = Tracker.open(results, uri, plan)
+    again.trial(arm, *trial)
+    _, state, tags, params, histories = runs_of(results)[key]
+    assert (state, tags["ssma.status"], bool(params), bool(histories)) == ("FINISHED", "complete", True, True)
+    assert again.created == 0
+
+
 def test_arm_without_evaluation_is_killed_then_finished(results):
     plan = make_plan(["one"])
     (arm,) = plan["arms"]
