@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     log.setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
+    sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # a background job may have closed it
     sys.stdout.reconfigure(errors="replace")  # a character that a terminal lacks stops no command
     try:
         if any(text == "" or re.fullmatch("--[a-z-]+=", text) for text in arguments or sys.argv[1:]):
@@ -324,10 +325,9 @@ def _show(options: argparse.Namespace) -> int:
     from ssma.report.show import describe_arm, describe_fit
 
     plan, results = open_results(options.plan)
-    if os.path.exists(results.fit(options.cell)):  # which takes no name amiss, however long
-        print(describe_fit(results, options.cell), end="")
-    else:
-        print(describe_arm(results, plan, named_arm(plan, options.cell)), end="")
+    is_fit = os.path.exists(results.fit(options.cell))  # which takes no name amiss, however long
+    text = describe_fit(results, options.cell) if is_fit else describe_arm(results, plan, named_arm(plan, options.cell))
+    print(text, end="")
     return 0
 
 

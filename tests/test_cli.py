@@ -29,6 +29,12 @@ def test_a_reader_that_leaves_early_causes_no_traceback():
     assert run.wait() == 0
 
 
+def test_a_closed_output_stops_no_command():
+    command = ["sh", "-c", f"'{sys.executable}' -m ssma schema >&-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_terminal_that_lacks_a_character_stops_no_command(tmp_path):
     (tmp_path / "own.py").write_text("class Mine:\n    pass\n")
     study = {

@@ -31,6 +31,7 @@ from ssma.report.theory import theory
 from ssma.report.units import units_of
 from ssma.report.words import words
 from ssma.study.ids import code_fingerprint
+from ssma.study.jobs import older_than_records
 from ssma.study.lookup import named, read_plan
 from ssma.study.part import part
 from ssma.study.paths import Results
@@ -45,8 +46,9 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     """Writes ``index.html``, ``arms/``, ``tables/``, ``figures/``, ``records.parquet`` and what it takes to make them
     again (`keep`) to ``out``.
 
-    Reads the frame at ``results.frame``, or collects the records if there is none. Works with whatever there is: a
-    study half done, all failed, or only planned; and a report's own folder, where the pages of arms stay as they are.
+    Reads the frame at ``results.frame``, or collects the records if there is none or it is older than they are. Works
+    with whatever there is: a study half done, all failed, or only planned; and a report's own folder, where the pages
+    of arms stay as they are.
 
     Args:
         results: The results.
@@ -64,9 +66,10 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     if ablation:
         named(plan["ablations"], ablation, "ablation")
         plan = part(plan, ablation)
-    known = results.frame.exists() and not ablation
+    ids = [arm["id"] for arm in plan["arms"]]
+    known = results.frame.exists() and not ablation and not older_than_records(results.frame, results, ids)
     frame = read_frame(results.frame) if known else collect(results, plan)
-    unknown = {arm["id"] for arm in plan["arms"]} - set(frame["arm"])
+    unknown = set(ids) - set(frame["arm"])
     if unknown:
         raise StudyError(f"{results.frame}: has no rows of arm {min(unknown)!r}; the plan is newer, collect again")
     if not in_place:

@@ -130,10 +130,14 @@ def forget_outdated(results: Results, plan: dict[str, Any], folder: Path) -> Non
             continue
         note = folder / "metadata" / urlsafe_b64encode(str(file).encode()).decode()
         arms = arms_of(plan, name) if name else [arm["id"] for arm in plan["arms"]]
-        records = [path for arm in arms for path in (results.chosen(arm), results.evaluation(arm)) if path.exists()]
-        older = any(path.stat().st_mtime > file.stat().st_mtime for path in records)
-        if older or (another and not os.path.exists(note)):
+        if older_than_records(file, results, arms) or (another and not os.path.exists(note)):
             file.unlink(missing_ok=True)
+
+
+def older_than_records(file: Path, results: Results, arms: list[str]) -> bool:
+    """Says whether a record of arms was written after a file that was made from them."""
+    records = [path for arm in arms for path in (results.chosen(arm), results.evaluation(arm)) if path.exists()]
+    return any(path.stat().st_mtime > file.stat().st_mtime for path in records)
 
 
 def date_today(results: Results) -> None:

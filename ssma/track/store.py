@@ -130,6 +130,8 @@ def mlflow_errors(uri: str) -> Iterator[None]:
             remedy = "set a locale that can name the folder, such as LC_ALL=C.UTF-8"
         if "database is locked" in str(error):  # for longer than any write of ours: nothing is wrong with the file
             remedy = "close the program that keeps it locked"
+        if "disk is full" in str(error) or "disk I/O error" in str(error):
+            remedy = "make room on its disk, if that is full"
         text = repr(error) if isinstance(error, LookupError) else str(error)  # or a key stands alone
         said = " ".join(text.split())[:300] or type(error).__name__
         raise StudyError(f"MLflow store {_without_password(uri)} cannot be used ({said}); {remedy}") from error

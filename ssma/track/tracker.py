@@ -176,7 +176,9 @@ class Tracker:
                     tags = run.data.tags
                     # without them: somebody's own run, or one whose tags were edited in the UI
                     if {"ssma.key", "ssma.identity"} <= tags.keys() and "ssma.superseded_by" not in tags:
-                        known = Known(run.info.run_id, tags["ssma.identity"], run.info.status, tags.get(PARENT))
+                        cut = PARENT in tags and tags.get("ssma.status") == "interrupted"  # stopped as it was written
+                        state = OPEN if cut else run.info.status
+                        known = Known(run.info.run_id, tags["ssma.identity"], state, tags.get(PARENT))
                         found[tags["ssma.key"]].append(known)
                 token = page.token
                 if not token:

@@ -10,12 +10,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
 from ssma.errors import StudyError
 from ssma.study.ids import seed_from
@@ -52,6 +52,20 @@ def writing(journal: Path, search_id: str, url: str | None) -> Iterator[BaseStor
         yield _open_database(url)
 
 
+class _Journal(JournalFileBackend):
+    """A journal that needs no symbolic links, which some drives lack, and says in one line if it cannot be written."""
+
+    def __init__(self, journal: Path) -> None:
+        super().__init__(str(journal), JournalFileOpenLock(str(journal)))
+        self.journal = journal
+
+    def append_logs(self, logs: list[dict[str, Any]]) -> None:
+        try:
+            super().append_logs(logs)
+        except OSError as error:
+            raise StudyError(f"{self.journal}: cannot be written ({error.strerror})") from error
+
+
 def _open_journal(journal: Path) -> JournalStorage:
     """Returns the storage of a journal, without half of a last line that a killed process or a full disk left."""
     remedy = "delete the file to have it made again: fits that have ended are not trained again"
@@ -65,7 +79,7 @@ def _open_journal(journal: Path) -> JournalStorage:
             except ValueError as error:
                 raise StudyError(f"{journal}: line {number} is damaged; {remedy}") from error
     try:
-        return JournalStorage(JournalFileBackend(str(journal)))
+        return JournalStorage(_Journal(journal))
     except (KeyError, TypeError, AssertionError) as error:  # a line is JSON, but nothing that Optuna has written
         raise StudyError(f"{journal}: is damaged; {remedy}") from error
 

@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -136,6 +137,19 @@ def test_a_frame_older_than_the_plan_is_refused(study, tmp_path):
     write_frame(collect(study).query("dataset == 'MUTAG'"), study.frame)
     with pytest.raises(StudyError, match=r"ZINC-gcn-ssma.*collect again"):
         build(study, tmp_path / "out")
+
+
+@pytest.mark.usefixtures("no_images")
+def test_a_frame_older_than_the_records_is_collected_again(study, tmp_path):
+    frame = collect(study)
+    write_frame(frame.assign(selection="test"), study.frame)
+    rows = []
+    for seconds in (0, -60):
+        newest = max(path.stat().st_mtime for path in study.root.glob("arms/*/*.json")) + seconds
+        os.utime(study.frame, (newest, newest))
+        build(study, tmp_path / "out")
+        rows.append(set(read_frame(tmp_path / "out/records.parquet")["selection"]))
+    assert rows == [{"test"}, set(frame["selection"])]
 
 
 def test_axes_show_neither_diverged_nor_infinite_values(study):

@@ -208,6 +208,30 @@ def test_runs_of_a_killed_process_are_completed_or_closed(results):
     assert tracker.client.get_run(stray_id).info.status == "KILLED"
 
 
+def test_a_run_that_was_cut_short_by_a_stopped_job_is_completed(results, monkeypatch):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    (trial, _), _ = write_arm(results, arm)
+    uri, key = tracking_uri(results, None), f"trial:{arm['id']}:0"
+
+    def stop(*arguments, **options):
+        raise SystemExit(143)
+
+    with monkeypatch.context() as patch:
+        tracker = Tracker.open(results, uri, plan)
+        tracker.arm(arm)
+        patch.setattr(tracker.client, "log_batch", stop)
+        with pytest.raises(SystemExit):
+            tracker.trial(arm, *trial)
+    tracker.finish(arm, "interrupted")
+    assert runs_of(results)[key][1] == "KILLED"
+    again = Tracker.open(results, uri, plan)
+    again.trial(arm, *trial)
+    _, state, tags, params, histories = runs_of(results)[key]
+    assert (state, tags["ssma.status"], bool(params), bool(histories)) == ("FINISHED", "complete", True, True)
+    assert again.created == 0
+
+
 def test_arm_without_evaluation_is_killed_then_finished(results):
     plan = make_plan(["one"])
     (arm,) = plan["arms"]
@@ -462,6 +486,16 @@ def test_a_store_that_another_program_locks_is_not_to_be_deleted(results):
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StudyError, match=r"\(database is locked\); close the program"), mlflow_errors(uri):
             ours.execute("DELETE FROM metrics")
+
+
+def test_a_store_on_a_full_disk_is_not_to_be_deleted(results):
+    uri = tracking_uri(results, None)
+    create_store(uri, artifact_folder(results), "made")
+    with closing(sqlite3.connect(results.store / "mlflow.db")) as database:
+        database.execute("PRAGMA max_page_count = 1")  # pages that it has already stay
+        told = r"\(database or disk is full\); make room on its disk, if that is full$"
+        with pytest.raises(StudyError, match=told), mlflow_errors(uri):
+            database.execute("CREATE TABLE more AS SELECT hex(randomblob(100000)) AS text")
 
 
 def test_file_that_is_no_database(tmp_path, warnings_of):

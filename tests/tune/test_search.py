@@ -1,5 +1,7 @@
 """Samplers, what is tried twice, and who may write."""
 
+import os
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -123,6 +125,28 @@ def test_half_a_line_of_a_journal_costs_no_search(tmp_path):
         (tmp_path / "j").write_bytes(b"".join(lines[:kept]) + lines[kept][:-9])
         assert tried(tmp_path, real, 3, "tpe") == whole
         assert tried(tmp_path, real, 3, "tpe") == whole
+
+
+def test_a_journal_that_cannot_be_written_is_one_clear_error_and_costs_no_search(tmp_path):
+    whole = tried(tmp_path / "other", SPACE, 3, "tpe")
+    (tmp_path / "j").touch()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for size in (100, 500, 900):  # bytes
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limit[1]))
+        try:
+            with pytest.raises(StudyError, match=r"/j: cannot be written \(File too large\)"):
+                tried(tmp_path, SPACE, 3, "tpe")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert tried(tmp_path, SPACE, 3, "tpe") == whole
+
+
+def test_a_search_needs_no_symbolic_links(tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    assert len(tried(tmp_path, SPACE, 3, "tpe")) == 3
 
 
 @pytest.mark.parametrize("line", ["{}", "12", '{"op_code": 99, "worker_id": "x"}', '{"op_code": 5, "worker_id": "x"}'])
