@@ -406,7 +406,7 @@ def test_an_option_that_is_called_as_a_setting_of_the_network_has_a_label_of_its
     points = [cell["point"] for ablation in plan["ablations"].values() for cell in ablation["cells"]]
     assert [point_text(point) for point in points] == ["mine.dropout=0.5, p=2", "dropout=0.5"]
     named = [setting(key) for key in ("mine.dropout", "model.dropout", "mine.p", "ssma.slots_from", "aggregator")]
-    assert named == ["mine.dropout", "dropout", "p", "slots from", "aggregator"]
+    assert named == ["mine.dropout", "dropout", "mine.p", "slots from", "aggregator"]
 
 
 def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
