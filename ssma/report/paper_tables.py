@@ -37,8 +37,8 @@ RULE = (
     "{whom}, then the one with most fits, then the first of the plan: {cells}."
 )
 NEVER = (
-    "What the authors' code does, but no arm here: widths above the budget; attention of gps across the graphs of a "
-    "batch; several validations in an epoch of ogbg-molhiv, ogbg-molpcba and ogbn-products; random neighbours drawn "
+    "What the authors' code does and no arm here does: widths above the budget; attention of gps across the graphs of "
+    "a batch; several validations in an epoch of ogbg-molhiv, ogbg-molpcba and ogbn-products; random neighbours drawn "
     "for all layers at once, before the first, and anew in each evaluation; the best epoch of a fit that diverged."
 )
 
