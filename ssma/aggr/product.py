@@ -183,7 +183,7 @@ def chunks(slots: Tensor, filled: Tensor, weight: Tensor, compiled: bool) -> lis
     return [(slice(start, min(start + size, rows)), kappa) for start in range(0, rows, size)]
 
 
-def _images(slots: Tensor, scale: Tensor, matrix: Tensor, rows: slice, buffers: Buffers) -> tuple[Tensor, Tensor]:
+def _images(slots: Tensor, scale: Tensor, matrix: Tensor, rows: slice | Tensor, buffers: Buffers) -> tuple:
     """Returns the scaled slots of some rows, and their images, ``[kappa, rows, columns]``."""
     scaled = slots[:, rows] * scale[:, rows]
     return scaled, buffers.product("far", scaled.flatten(0, 1), matrix).view(*scaled.shape[:2], -1)

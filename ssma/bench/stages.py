@@ -73,10 +73,10 @@ def shares(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> di
     signal, grad = x.new_ones(dim_size, weight.size(0)), x.new_ones(dim_size, weight.size(1))
 
     def spectrum(back: bool) -> None:
-        for rows, _ in chunks(slots, filled, weight, aggr.compiled):
-            torch.mm(slots[:, rows].flatten(0, 1), matrix)
+        for rows, most in chunks(slots, filled, weight, aggr.compiled):
+            torch.mm(slots[:most, rows].flatten(0, 1), matrix)
             if back:
-                torch.mm(spectra[:, rows].flatten(0, 1), matrix.t())
+                torch.mm(spectra[:most, rows].flatten(0, 1), matrix.t())
 
     def squeeze() -> None:
         for rows, _ in chunks(slots, filled, weight, aggr.compiled):

@@ -16,7 +16,6 @@ from ssma.report.evidence import (
     no_loss,
     significant,
 )
-from ssma.report.paper_cells import PAPERS_SSMA, ssma_options
 from ssma.report.paper_tables import gain_text, improvement_terms, paired_entries
 from ssma.statistics.outcome import ALPHA, Interval, NotTestable
 from ssma.statistics.pairs import holm, mean_difference
@@ -349,13 +348,11 @@ def _selection(arm: dict) -> str | None:
 
 
 def _selection_arms(records: Records, layers: Sequence[str]) -> list[dict]:
-    """Returns the SSMA arms that fix a selection and a kappa of the paper's sweep, and no temperature but its own."""
-    papers = PAPERS_SSMA["ssma.temperature"]
+    """Returns the SSMA arms that fix a selection and a kappa of the paper's sweep, at the paper's temperature."""
     return [
         arm
-        for arm in records.ssma_arms(SELECTION_SETS, layers)
+        for arm in records.ssma_arms(SELECTION_SETS, layers, fixed=("ssma.temperature",))
         if _selection(arm) and "ssma.kappa" not in arm["space"] and arm["settings"]["aggregator"].get("kappa") in KAPPAS
-        if ssma_options(arm)["ssma.temperature"] == papers
     ]
 
 

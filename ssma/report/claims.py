@@ -15,11 +15,11 @@ CAPTION = (
     "the test in its row; with too few cells run, or intervals that are too wide, it is undecided. A cell counts as "
     "run where its arms can be compared: all their fits on the same splits, with the same network and training, and "
     "two differences at least that are not all equal. The arms are those of the tables beside the paper, with their "
-    "departures from its treatment; for claims about a setting (A1 to A8, P2, P3) all of the study on the claim's data "
-    "sets and layers that differ in it alone, however they were trained. Intervals of differences are those of the "
-    "corrected resampled t-test; each claim is judged by itself, and Holm's adjustment is over its pairs. "
-    "Intersection-union: all pairs have to reach the level together, which needs no adjustment (Berger 1982). In LaTeX "
-    "only claims that were judged; the CSV has all."
+    "departures from its treatment; for claims about a setting (A1 to A8, P2, P3) all of the study with the paper's "
+    "operator, on the claim's data sets and layers, that differ in it alone, however they were trained. Intervals of "
+    "differences are those of the corrected resampled t-test; each claim is judged by itself, and Holm's adjustment is "
+    "over its pairs. Intersection-union: all pairs have to reach the level together, which needs no adjustment (Berger "
+    "1982). In LaTeX only claims that were judged; the CSV has all."
 )
 PAIRS_CAPTION = (
     "The comparisons behind the claims: {count} pairs of arms. Gain: mean paired difference, counted so that positive "

@@ -133,13 +133,17 @@ class Records:
         margin = rope_of(metric, base.to_numpy(), report_options(self.plan))
         return Comparison(arm, reference, metric, tuple(map(float, gains)), ratio, test, margin)
 
-    def ssma_arms(self, datasets: Iterable[str], layers: Iterable[str], varied: str = "") -> list[dict[str, Any]]:
-        """Returns the SSMA arms on the paper's data sets and layers, of its operator in all options but ``varied``."""
+    def ssma_arms(
+        self, datasets: Iterable[str], layers: Iterable[str], varied: str = "", fixed: Iterable[str] = ()
+    ) -> list[dict[str, Any]]:
+        """Returns the SSMA arms on the paper's data sets and layers, of its operator in all options but ``varied``, and
+        with its values of further options, ``fixed``.
+        """
         wanted = {(dataset, layer) for dataset in datasets for layer in layers}
         found = [arm for arm in self.plan["arms"] if arm["aggregator"] == "ssma" and self.place(arm) in wanted]
-        papers = {key: PAPERS_SSMA[key] for key in (*OPERATOR, "ssma.learn_affine") if key != varied}
-        fixed = [arm for arm in found if not papers.keys() & arm["space"].keys()]
-        return [arm for arm in fixed if papers.items() <= ssma_options(arm).items()]
+        papers = {key: PAPERS_SSMA[key] for key in (*OPERATOR, "ssma.learn_affine", *fixed) if key != varied}
+        known = [arm for arm in found if not papers.keys() & arm["space"].keys()]
+        return [arm for arm in known if papers.items() <= ssma_options(arm).items()]
 
     def cells(self, comparisons: Iterable[Comparison], *keys: str) -> dict[tuple, list[Comparison]]:
         """Groups comparisons by the cell that they fall into: data set, layer, and these settings of their arms."""
@@ -158,13 +162,13 @@ class Records:
         """Groups arms that differ in one setting only; each group maps its values to arms, in rising order.
 
         An arm lacks the settings that its value makes idle, as random selection does the temperature: it is in the
-        group of every value that they have in other arms.
+        group of every value that they have in other arms. Where others search them, these are in no group.
         """
         groups: dict[str, dict[str, dict[Any, dict[str, Any]]]] = {}
         group, _, key = axis.partition(".")
         idle = [name for name, (other, _) in IDLE.items() if other == axis]
         for arm in arms:
-            if axis in arm["space"]:
+            if arm["space"].keys() & {axis, *idle}:
                 continue
             value = ssma_options(arm)[axis] if group == "ssma" else arm["settings"][group].get(key)
             rest = {f"ssma.{name}": item for name, item in arm["settings"]["aggregator"].items()} | treatment(arm)

@@ -41,9 +41,9 @@ def repeated(plan: dict[str, Any]) -> str:
     labels = {arm["id"]: arm["label"] for arm in plan["arms"]}
     (arm, other), titles = max(shared.items(), key=lambda item: len(item[1]))
     return (
-        f"Several ablations have {len(shared)} of {counted(len(inside), 'pair')} of an arm and its baseline, most of "
-        f"all {labels[arm]} and {labels[other]}, in {listing(titles, MOST)}. What holds of one pair is one finding, "
-        "however often it is told, and p values are adjusted within an ablation, not over all of them."
+        f"Several ablations compare {len(shared)} of {counted(len(inside), 'pair')} of an arm and its baseline; "
+        f"{labels[arm]} and {labels[other]} are in most of them: {listing(titles, MOST)}. What holds of one pair is "
+        "one finding, however often it is told, and p values are adjusted within an ablation, not over all of them."
     )
 
 

@@ -24,11 +24,11 @@ UNITS = {"percent": (100.0, 2, " in %"), "fraction": (1.0, 4, ""), "mae": (1.0, 
 CAPTION = (
     "Table {number} of the paper ({name}, line {line} of its source): {title}.{baseline} Paper: as printed. Ours: "
     "mean ± sample standard deviation (number of fits), in the paper's unit, with a letter where it was treated "
-    "otherwise than in the paper. Difference: (ours - paper) / sqrt(s_p^2 / n_p + s_o^2 / n_o), in standard errors "
-    "of independent units, which folds are not, so that it overstates, "
+    "otherwise than in the paper. Difference: (ours - paper) / sqrt(s_p^2 / n_p + s_o^2 / n_o), in standard errors, "
     "with the standard deviations s, n_p the folds or runs of the paper ({counts}) and n_o our splits (seeds where "
-    "there is one split); {mark} beyond {far:g} of them. {better} –: not run, or not in the paper. Below a data set "
-    "stand predictors that look at no graph, on the same splits."
+    "there is one split); {mark} beyond {far:g} of them. It takes these as independent, which folds are not, so that "
+    "it overstates. {better} –: not run, or not in the paper. Below a data set stand predictors that look at no graph, "
+    "on the same splits."
 )
 FAR, FAR_MARK = 3.0, "*"
 """Standard errors beyond which a difference to the paper is marked, and its mark."""
@@ -37,8 +37,8 @@ RULE = (
     "{whom}, then the one with most fits, then the first of the plan: {cells}."
 )
 NEVER = (
-    "What the authors' code does, but no arm here: widths above the budget; attention of gps across the graphs of a "
-    "batch; several validations in an epoch of ogbg-molhiv, ogbg-molpcba and ogbn-products; random neighbours drawn "
+    "What the authors' code does and no arm here does: widths above the budget; attention of gps across the graphs of "
+    "a batch; several validations in an epoch of ogbg-molhiv, ogbg-molpcba and ogbn-products; random neighbours drawn "
     "for all layers at once, before the first, and anew in each evaluation; the best epoch of a fit that diverged."
 )
 

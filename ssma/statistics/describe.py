@@ -51,10 +51,11 @@ def bca_interval(sample: "ArrayLike", statistic: "Callable[..., NDArray]") -> In
     """Returns the 95% bootstrap interval of a statistic, bias-corrected and accelerated (BCa).
 
     9,999 resamples with a fixed seed; of up to five values all n^n, each as often: drawn ones leave it to chance
-    whether an end is the largest mean or the one below. Their statistics are rounded to 12 digits of the largest value,
-    since the bias is corrected by how many are below that of the sample and how many are equal. Source: Efron, "Better
-    Bootstrap Confidence Intervals", Journal of the American Statistical Association 82 (1987). It takes the units as
-    independent, and with few of them (under about 20) it is too narrow.
+    whether an end is the largest mean or the one below. Their statistics are rounded to 9 digits of the largest value,
+    since the bias is corrected by how many are below that of the sample and how many are equal, and differences, which
+    are smaller than their metrics, have fewer digits than these. Source: Efron, "Better Bootstrap Confidence
+    Intervals", Journal of the American Statistical Association 82 (1987). It takes the units as independent, and with
+    few of them (under about 20) it is too narrow.
 
     Args:
         sample: ``[n]``, with at least one value, all finite.
@@ -71,10 +72,10 @@ def bca_interval(sample: "ArrayLike", statistic: "Callable[..., NDArray]") -> In
         return NotTestable(f"{len(values)} of the {SMALLEST} values that an interval needs")
     if constant(values):
         return NotTestable(ALIKE)
-    digits = digits_of(values)
+    digits = digits_of(values) - 3
 
     def to_digits(resamples: "NDArray", axis: int) -> "NDArray":
-        return statistic(resamples, axis=axis).round(digits)
+        return statistic(resamples, axis=axis).round(digits) + 0.0  # and not -0.0
 
     drawn: dict[str, Any] = {"n_resamples": RESAMPLES, "rng": SEED}
     if len(values) ** len(values) <= RESAMPLES:

@@ -116,8 +116,8 @@ def paired_differences(ours: "ArrayLike", reference: "ArrayLike") -> "NDArray":
 
 def mean_difference(differences: "ArrayLike") -> float:
     """Returns the mean of differences ``[n]``, rounded to 12 digits of the largest one, so that ties are ties: the same
-    values in another order have a mean difference of 0. So has a mean under 1e-8 of the largest: differences have the
-    digits of their metrics, which are larger, and thirds or eighteenths that add up to 0 leave the last one."""
+    values in another order have a mean difference of 0. A mean under 1e-8 of the largest is 0 too: differences are
+    rounded as the metrics are, so that thirds or eighteenths add up to the last digit of those and not to 0."""
     sample = finite(differences, "differences", 1)
     mean = math.fsum(sample) / len(sample)
     tie = abs(mean) < TIE * float(abs(sample).max())

@@ -191,12 +191,12 @@ def test_arms_that_differ_in_one_option_are_a_series(fabric):
     assert [list(group) for group in records.series(arms, "ssma.selection")] == [["attention", "random"]]
 
 
-def planned(fabric, axes):
-    """Real arms of SSMA on MUTAG with gcn."""
+def planned(fabric, axes, **space):
+    """Real arms of SSMA on MUTAG with gcn, which search ``space``."""
     plan = make_plan(
         parse_study(
             {"study": "it", "datasets": {"MUTAG": {"source": "tu"}}, "layers": ["gcn"], "splits": {"folds": 3},
-             "tune": {"space": {}}, "ablations": {"main": {"axes": {"aggregator": ["ssma"]} | axes}}}
+             "tune": {"space": {f"ssma.{key}": values for key, values in space.items()}}, "ablations": {"main": {"axes": {"aggregator": ["ssma"]} | axes}}}
         )
     )  # fmt: skip
     fabric.arms = plan["arms"]
@@ -253,6 +253,27 @@ def test_attention_of_another_temperature_is_not_the_papers(fabric, monkeypatch)
     fabric.plan()
     found = CHECKS["A2"](records_of(fabric.results, {"MUTAG": 0.1})).comparisons
     assert [(one.arm, one.reference) for one in found] == [(cells["attention", 1], cells["random", 1])]
+
+
+@pytest.mark.parametrize(
+    ("axis", "values", "space"),
+    [("ssma.selection", ["attention", "random"], {"temperature": [1, 3]}),
+     ("ssma.compression", [0.1, 1], {"compression_of": ["parameters", "rank"]})],
+)  # fmt: skip
+def test_an_arm_that_searches_what_is_idle_in_another_differs_in_more_than_one_setting(fabric, axis, values, space):
+    more, fewer = planned(fabric, {axis: values}, kappa=[2, 3], **space).values()
+    fabric.plan()
+    records = records_of(fabric.results)
+    assert [len(records.arms[arm]["space"]) for arm in (more, fewer)] == [2, 1]
+    assert records.series(records.ssma_arms(["MUTAG"], ["gcn"]), axis) == []
+
+
+def test_attention_whose_temperature_is_searched_is_not_the_papers(fabric):
+    planned(fabric, {"ssma.selection": ["attention", "random"]}, temperature=[1, 3])
+    fabric.plan()
+    records = records_of(fabric.results)
+    found = records.ssma_arms(["MUTAG"], ["gcn"], fixed=("ssma.temperature",))
+    assert [arm["settings"]["aggregator"]["selection"] for arm in found] == ["random"]
 
 
 def test_divergence_with_and_without_the_geometric_mean_is_counted_in_pairs(fabric):

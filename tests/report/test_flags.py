@@ -47,8 +47,8 @@ def test_a_pair_of_arms_that_several_ablations_compare_is_told(made, fabric):
     plan["ablations"]["again"] = again
     title = plan["ablations"]["main"]["title"]
     assert repeated(plan) == (
-        "Several ablations have 1 of 2 pairs of an arm and its baseline, most of all MUTAG / gcn / ssma and MUTAG / "
-        f"gcn / sum, in “{title}”, “Once more”. What holds of one pair is one finding, however often it is told, and p "
+        "Several ablations compare 1 of 2 pairs of an arm and its baseline; MUTAG / gcn / ssma and MUTAG / "
+        f"gcn / sum are in most of them: “{title}”, “Once more”. What holds of one pair is one finding, however often it is told, and p "
         "values are adjusted within an ablation, not over all of them."
     )
 

@@ -6,6 +6,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
+from ssma.statistics.describe import describe
 from ssma.statistics.outcome import NotTestable
 from ssma.statistics.pairs import (
     compare_pairs,
@@ -28,6 +29,20 @@ def test_rounding_makes_no_differences():
     assert paired_differences([0.0], [0.0]).tolist() == [0.0]
     with pytest.raises(ValueError, match="2 values and 3 of the reference"):
         paired_differences([1, 2], [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("items", "of", "low", "high"),
+    [([1, 4, 0, -3, 1], 18, -1.6, 2.6), ([2, 0, 3, 2, 2, -2, -1, 2, -2, 0], 19, -0.5, 1.6)],
+)
+def test_resamples_with_the_mean_of_the_sample_are_counted_as_such(items, of, low, high):
+    """Differences of accuracies are so many items of a split, of which the sums are exact; as numbers they have fewer
+    digits than the accuracies.
+    """
+    found = compare_pairs([(11 + item) / of for item in items], [11 / of] * len(items), 0.1, 0.01).difference.interval
+    assert (of * found.low, of * found.high) == pytest.approx((low, high), abs=1e-7)
+    whole = describe([float(item) for item in items]).interval
+    assert (whole.low, whole.high) == pytest.approx((low, high))
 
 
 def test_the_same_values_in_another_order_have_a_mean_difference_of_0():
