@@ -20,6 +20,10 @@ DIGITS = 12
 """To these, values that are equal but for rounding are equal."""
 ALIKE = "the values do not vary enough for an interval"
 
+TIE = 1e-8
+"""The part of the largest value below which a mean, or a difference of means, is rounding: differences are rounded as
+the metrics are, which are larger, so that thirds or eighteenths add up to the last digit of those and not to 0."""
+
 
 @dataclass(frozen=True)
 class Description:
@@ -51,11 +55,11 @@ def bca_interval(sample: "ArrayLike", statistic: "Callable[..., NDArray]") -> In
     """Returns the 95% bootstrap interval of a statistic, bias-corrected and accelerated (BCa).
 
     9,999 resamples with a fixed seed; of up to five values all n^n, each as often: drawn ones leave it to chance
-    whether an end is the largest mean or the one below. Their statistics are rounded to 9 digits of the largest value,
-    since the bias is corrected by how many are below that of the sample and how many are equal, and differences, which
-    are smaller than their metrics, have fewer digits than these. Source: Efron, "Better Bootstrap Confidence
-    Intervals", Journal of the American Statistical Association 82 (1987). It takes the units as independent, and with
-    few of them (under about 20) it is too narrow.
+    whether an end is the largest mean or the one below. Their statistics are rounded to 12 digits of the largest value,
+    and those within ``TIE`` of it from that of the sample, or from 0, are that: the bias is corrected by how many are
+    below that of the sample and how many are equal. Source: Efron, "Better Bootstrap Confidence Intervals", Journal of
+    the American Statistical Association 82 (1987). It takes the units as independent, and with few of them (under about
+    20) it is too narrow.
 
     Args:
         sample: ``[n]``, with at least one value, all finite.
@@ -72,10 +76,13 @@ def bca_interval(sample: "ArrayLike", statistic: "Callable[..., NDArray]") -> In
         return NotTestable(f"{len(values)} of the {SMALLEST} values that an interval needs")
     if constant(values):
         return NotTestable(ALIKE)
-    digits = digits_of(values) - 3
+    digits, near, of_sample = digits_of(values), TIE * abs(values).max(), statistic(values, axis=-1)
 
     def to_digits(resamples: "NDArray", axis: int) -> "NDArray":
-        return statistic(resamples, axis=axis).round(digits) + 0.0  # and not -0.0
+        found = statistic(resamples, axis=axis)
+        for exact in (of_sample, 0.0):
+            found = numpy.where(abs(found - exact) < near, exact, found)
+        return found.round(digits)
 
     drawn: dict[str, Any] = {"n_resamples": RESAMPLES, "rng": SEED}
     if len(values) ** len(values) <= RESAMPLES:

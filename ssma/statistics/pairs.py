@@ -5,15 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ssma.statistics.describe import Description, constant, describe, digits_of, finite
+from ssma.statistics.describe import TIE, Description, constant, describe, digits_of, finite
 from ssma.statistics.outcome import ALPHA, Interval, NotTestable
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
-
-
-TIE = 1e-8
-"""The part of the largest difference below which a mean is rounding."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +112,7 @@ def paired_differences(ours: "ArrayLike", reference: "ArrayLike") -> "NDArray":
 
 def mean_difference(differences: "ArrayLike") -> float:
     """Returns the mean of differences ``[n]``, rounded to 12 digits of the largest one, so that ties are ties: the same
-    values in another order have a mean difference of 0. A mean under 1e-8 of the largest is 0 too: differences are
-    rounded as the metrics are, so that thirds or eighteenths add up to the last digit of those and not to 0."""
+    values in another order have a mean difference of 0. A mean under ``TIE`` of the largest is 0 too."""
     sample = finite(differences, "differences", 1)
     mean = math.fsum(sample) / len(sample)
     tie = abs(mean) < TIE * float(abs(sample).max())

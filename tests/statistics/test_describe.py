@@ -43,7 +43,7 @@ def test_intervals_of_few_values_are_not_left_to_chance(monkeypatch, seed, value
     monkeypatch.setattr(module, "SEED", seed)
     for order in (values, values[::-1]):
         found = describe(order).interval
-        assert (found.low, found.high) == pytest.approx((low, high), rel=1e-8)
+        assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9)
 
 
 @pytest.mark.parametrize("unit", [1 / 7, 1 / 18, 100 / 19])
@@ -53,7 +53,7 @@ def test_an_interval_does_not_depend_on_the_unit(unit):
     items = numpy.array([1, 1, 2, -3, 4, 0, 0, 1])
     whole, scaled = (describe(items * scale).interval for scale in (1.0, unit))
     assert (whole.low, whole.high) == (-0.625, 2.0)
-    assert (scaled.low / unit, scaled.high / unit) == pytest.approx((-0.625, 2.0), rel=1e-8)  # it has 9 digits
+    assert (scaled.low / unit, scaled.high / unit) == pytest.approx((-0.625, 2.0), rel=1e-9)
 
 
 def test_an_interval_is_the_same_every_time():
