@@ -117,7 +117,8 @@ def scores(
         score = rows_of(linear(source, weight, bias), source_index)
     if target is not None:
         score = score + rows_of(linear(target, *of_targets), target_index)
-    return leaky_relu(score).div(way.temperature).reshape(-1, way.kappa).t().contiguous()
+    score = leaky_relu(score).div(way.temperature).reshape(-1, way.kappa)
+    return torch.stack(score.unbind(1))
 
 
 def combined(way: Way, recipe: Recipe, filled: Tensor, slots: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """What is compiled by `torch.compile`, and how: above all what SSMA's product does between its matrix products."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import accumulate
 from typing import Any
@@ -12,12 +12,14 @@ from ssma.aggr.opaque import recorded
 from ssma.aggr.steps import BLOCK, Buffers, geometric_factor, logarithmic_factor
 
 Number = tuple[Tensor, ...]
-"""Real part, and imaginary part unless all are real; ``[rows, m1, b]`` each."""
+"""Real part, and imaginary part unless all are real; ``[rows, frequencies of the first axis, b]`` each."""
 
 # Inputs and modes are checked on every call; that the functions called are still themselves need not be, and takes
 # longer. (Before torch 2.8 there is no such choice.)
 _SKIP = getattr(torch.compiler, "skip_guard_on_globals_unsafe", None)
 OPTIONS = {} if _SKIP is None else {"guard_filter_fn": _SKIP}
+
+UNROLLED = 4  # factors: of more, such kernels are made in minutes
 
 _KERNELS: dict[tuple, Callable] = {}
 """What :func:`run` has compiled, by what it is kept for."""
@@ -107,15 +109,17 @@ def _kernel(function: Callable, options: tuple) -> Callable:
 def _signal(
     kappa: int, m1: int, parts: int, logarithmic: bool, far: Tensor, near: Tensor | None, root: Tensor, gain: Tensor
 ) -> Tensor:
-    root, gain = root.unsqueeze(2), gain.unsqueeze(2)
-    normalised = []
-    for block in _blocks(kappa, parts, far, near):
-        product = reduce(_times, block)
-        normalised.append(_scaled(product, geometric_factor(_square(product), root)[1]))
-    signal = reduce(_times, normalised)
-    if logarithmic:
-        signal = _scaled(signal, logarithmic_factor(_square(signal), root, gain)[1])
-    return torch.stack(signal, 1).flatten(1)
+    root, gain, signals = root.unsqueeze(2), gain.unsqueeze(2), []
+    for blocks in _blocks(kappa, m1, parts, far, near):
+        normalised = []
+        for block in blocks:
+            product = reduce(_times, block)
+            normalised.append(_scaled(product, geometric_factor(_square(product), root)[1]))
+        signal = reduce(_times, normalised)
+        if logarithmic:
+            signal = _scaled(signal, logarithmic_factor(_square(signal), root, gain)[1])
+        signals.append(signal)
+    return _side_by_side(signals)
 
 
 def _gradients(
@@ -129,40 +133,51 @@ def _gradients(
     gain: Tensor,
     upper: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    root, gain = root.unsqueeze(2), gain.unsqueeze(2)
-    blocks = _blocks(kappa, parts, far, near)
-    products = [list(accumulate(block, _times)) for block in blocks]
-    norms = [geometric_factor(_square(running[-1]), root) for running in products]
-    normalised = [_scaled(running[-1], norm[1]) for running, norm in zip(products, norms, strict=True)]
-    before = list(accumulate(normalised, _times))
-    upper = tuple(upper.unflatten(1, (parts, m1, -1)).unbind(1))
-    signal = before[-1]
-    if logarithmic:
-        norm = logarithmic_factor(_square(signal), root, gain)
-        upper = _normalised_backward(signal, norm, upper)
-        signal = _scaled(signal, norm[1])
-    by_slot = []
-    for j in range(len(blocks) - 1, -1, -1):
-        inner = _normalised_backward(products[j][-1], norms[j], _times(upper, before[j - 1]) if j else upper)
-        for i in range(len(blocks[j]) - 1, -1, -1):
-            mine = _times(inner, products[j][i - 1]) if i else inner
-            by_slot.append(torch.cat([part.sum(1) for part in mine], 1))
-            if i:
-                inner = _times(inner, blocks[j][i])
-        if j:
-            upper = _times(upper, normalised[j])
-    return torch.stack(signal, 1).flatten(1), torch.stack(by_slot[::-1])
+    root, gain, signals, by_slot = root.unsqueeze(2), gain.unsqueeze(2), [], [None] * kappa
+    uppers = (part.unflatten(1, (m1, -1)).split(_together(kappa, m1), 1) for part in upper.chunk(parts, 1))
+    for blocks, upper in zip(_blocks(kappa, m1, parts, far, near), zip(*uppers, strict=True), strict=True):
+        products = [list(accumulate(block, _times)) for block in blocks]
+        norms = [geometric_factor(_square(running[-1]), root) for running in products]
+        normalised = [_scaled(running[-1], norm[1]) for running, norm in zip(products, norms, strict=True)]
+        before = list(accumulate(normalised, _times))
+        signal = before[-1]
+        if logarithmic:
+            norm = logarithmic_factor(_square(signal), root, gain)
+            upper = _normalised_backward(signal, norm, upper)
+            signal = _scaled(signal, norm[1])
+        signals.append(signal)
+        for j in range(len(blocks) - 1, -1, -1):
+            inner = _normalised_backward(products[j][-1], norms[j], _times(upper, before[j - 1]) if j else upper)
+            for i in range(len(blocks[j]) - 1, -1, -1):
+                mine, slot = _times(inner, products[j][i - 1]) if i else inner, j * BLOCK + i
+                mine = tuple(part.sum(1) for part in mine)
+                by_slot[slot] = mine if by_slot[slot] is None else tuple(map(torch.add, by_slot[slot], mine))
+                if i:
+                    inner = _times(inner, blocks[j][i])
+            if j:
+                upper = _times(upper, normalised[j])
+    return _side_by_side(signals), torch.stack([torch.cat(mine, 1) for mine in by_slot])
 
 
-def _blocks(kappa: int, parts: int, far: Tensor, near: Tensor | None) -> list[list[Number]]:
-    far = far.unflatten(2, (parts, 1, -1))
-    factors = []
-    for k in range(kappa):
-        factor = [far[k, :, part] for part in range(parts)]
-        if near is not None:
-            factor = [term + near[k, :, :, part].unsqueeze(2) for part, term in enumerate(factor)]
-        factors.append(tuple(factor))
-    return [factors[start : start + BLOCK] for start in range(0, kappa, BLOCK)]
+def _together(kappa: int, m1: int) -> int:
+    """Returns for how many frequencies of the first axis there is one expression. Where each has its own, a compiler
+    makes one loop of all, in which nothing between factors and results is written to memory."""
+    return 1 if kappa <= UNROLLED else m1
+
+
+def _blocks(kappa: int, m1: int, parts: int, far: Tensor, near: Tensor | None) -> Iterator[list[list[Number]]]:
+    """Yields the factors in blocks, of so many frequencies of the first axis as :func:`_together` says."""
+    far = [slot.unsqueeze(1).chunk(parts, 2) for slot in far.unbind(0)]
+    for added in [None] if near is None else near.unsqueeze(3).split(_together(kappa, m1), 2):
+        factors = far
+        if added is not None:
+            factors = [tuple(part + added[k, ..., i] for i, part in enumerate(slot)) for k, slot in enumerate(far)]
+        yield [factors[start : start + BLOCK] for start in range(0, kappa, BLOCK)]
+
+
+def _side_by_side(signals: list[Number]) -> Tensor:
+    """Puts columns together: all real parts, then all imaginary ones."""
+    return torch.cat([part for parts in zip(*signals, strict=True) for part in parts], 1).flatten(1)
 
 
 def _times(a: Number, b: Number) -> Number:
