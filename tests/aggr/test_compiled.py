@@ -63,6 +63,7 @@ def way(request, monkeypatch):
     ("kappa", "options"),
     [
         (5, {"normalisation": "log"}),
+        (3, {"normalisation": "log"}),
         (2, {"learn_affine": True, "selection": "random", "normalisation": "none", "compression": 1.0}),
         (2, {"mixing": "product", "normalisation": "log", "heads": 2, "temperature": 0.5}),
     ],
