@@ -33,6 +33,9 @@ NOT_READ = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")
 OF_A_STORE = ("mlflow", "sqlalchemy", "sqlite3", "alembic")
 """Whose errors may be of the file of a store."""
 
+DELETED = "Current state is deleted"
+"""What MLflow says of a run or an experiment that was deleted while a job logs to it."""
+
 
 def tracking_uri(results: Results, configured: str | None) -> str:
     """Returns the address of the store: the configured one, else SQLite in ``results/<study>/mlflow``.
@@ -126,6 +129,8 @@ def mlflow_errors(uri: str) -> Iterator[None]:
             remedy = "copy the results to where you may write"
         if "locate revision" in str(error):
             remedy = "it is a newer MLflow's, or another program's, such as Optuna: set track.uri to another one"
+        if DELETED in str(error):
+            remedy = "leave the runs of a job alone until it has ended"
         if isinstance(error, UnicodeError):
             remedy = "set a locale that can name the folder, such as LC_ALL=C.UTF-8"
         if "database is locked" in str(error):  # for longer than any write of ours: nothing is wrong with the file

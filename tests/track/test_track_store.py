@@ -444,6 +444,30 @@ def test_a_database_of_optuna_costs_one_warning_and_is_not_to_be_deleted(tmp_pat
     assert optuna.get_all_study_names(address) == ["mine"]
 
 
+@pytest.mark.parametrize("what", ["run", "experiment"])
+def test_what_is_deleted_while_a_job_logs_to_it_costs_that_job_its_runs_alone(results, warnings_of, what):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    trials, fits = write_arm(results, arm)
+    tracker = open_tracker(results, plan)
+    tracker.arm(arm)
+    client = make_client(tracking_uri(results, None))
+    (parent,) = run_of(results, f"arm:{arm['id']}")
+    if what == "run":
+        client.delete_run(parent.info.run_id)
+    else:
+        client.delete_experiment(parent.info.experiment_id)
+    log_live(tracker, arm, trials, fits)
+    assert tracker.tracker is None
+    (line,) = warnings_of()
+    assert "is deleted.); leave the runs of a job alone until it has ended. Records are complete" in line
+    assert open_tracker(results, plan).tracker
+    fill(results, plan)
+    (parent,) = run_of(results, f"arm:{arm['id']}")
+    (fit,) = run_of(results, f"fit:{arm['id']}:0:0")
+    assert (parent.info.status, fit.data.tags["mlflow.parentRunId"]) == ("FINISHED", parent.info.run_id)
+
+
 def test_an_error_of_a_cloud_that_keeps_artifacts_costs_one_warning(results, warnings_of, monkeypatch):
     class NoCredentialsError(Exception):
         """As botocore's, which is of no class that others have."""
