@@ -99,7 +99,7 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
                 # MLflow would try for 100 seconds to open it.
                 database.execute("PRAGMA journal_mode=WAL")
             experiment = _experiment(make_client(uri), artifacts, study)
-            _relocate(file, experiment, artifacts.as_uri())
+            _relocate(file, experiment, artifacts)
             unfinished.unlink(missing_ok=True)
         return experiment
 
@@ -178,13 +178,21 @@ def _experiment(client: "MlflowClient", artifacts: Path | None, study: str) -> s
     return found.experiment_id
 
 
-def _relocate(file: Path, experiment: str, artifacts: str) -> None:
-    """MLflow stores absolute artifact paths: writes the present ones into a store that was moved."""
+def _relocate(file: Path, experiment: str, artifacts: Path) -> None:
+    """MLflow stores absolute artifact paths: writes the present ones into a store that was moved.
+
+    In a store that is kept elsewhere, the artifacts of an experiment may be those of the user's other work, or of other
+    results with this study's name: they stay where they are.
+    """
+    from mlflow.utils.file_utils import local_file_uri_to_path
+
     with closing(sqlite3.connect(file)) as database, database:
         query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
         (old,) = database.execute(query, [experiment]).fetchone()
-        if old != artifacts:
+        new, of_a_study = artifacts.as_uri(), old.startswith("file:") and old.endswith("/mlflow/artifacts")
+        gone = of_a_study and not Path(local_file_uri_to_path(old)).exists()
+        if old != new and (file.parent == artifacts.parent or gone):
             moved = "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) WHERE experiment_id = ?"
-            database.execute(moved, [artifacts, len(old) + 1, experiment])
+            database.execute(moved, [new, len(old) + 1, experiment])
             place = "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?"
-            database.execute(place, [artifacts, experiment])
+            database.execute(place, [new, experiment])

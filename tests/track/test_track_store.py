@@ -332,6 +332,37 @@ def test_moved_results_keep_their_artifacts(results):
         assert list(artifacts_of(run).glob("*.json"))
 
 
+def test_artifacts_of_other_work_stay_where_they_are(tmp_path):
+    """A user's own database may have an experiment with the name of the study, whose models lie elsewhere."""
+    uri = f"sqlite:///{tmp_path}/own.db"
+    client, place = make_client(uri), (tmp_path / "mlruns/1").as_uri()
+    experiment = client.create_experiment("made", artifact_location=place)
+    mine = client.create_run(experiment).info.run_id
+    client.log_text(mine, "weights", "model.txt")
+    plan, results = make_plan(["one"], uri=uri), Results(tmp_path / "results/made")
+    write_arm(results, plan["arms"][0])
+    assert fill(results, plan)["new_runs"] == 5
+    assert [file.path for file in client.list_artifacts(mine)] == ["model.txt"]
+    assert client.get_experiment(experiment).artifact_location == place
+
+
+def test_a_store_kept_elsewhere_follows_results_that_moved_and_no_others(tmp_path):
+    uri, query = f"sqlite:///{tmp_path}/shared.db", "tags.\"ssma.kind\" = 'fit'"
+    plan, first, second = make_plan(["one"], uri=uri), Results(tmp_path / "a/made"), Results(tmp_path / "b/made")
+    write_arm(first, plan["arms"][0])
+    fill(first, plan)
+    client = make_client(uri)
+
+    def lie_at():
+        return {run.info.artifact_uri.rsplit("/", 2)[0] for run in client.search_runs(["1"], query)}
+
+    create_store(uri, artifact_folder(second), "made")
+    assert lie_at() == {artifact_folder(first).as_uri()}
+    first.root.rename(tmp_path / "c")
+    create_store(uri, artifact_folder(Results(tmp_path / "c")), "made")
+    assert lie_at() == {artifact_folder(Results(tmp_path / "c")).as_uri()}
+
+
 def test_artifacts_lie_beside_the_store_whatever_the_folder_is_called(tmp_path):
     results = Results(tmp_path / "a b#c%20d;é" / "made")
     plan = make_plan(["one"])
