@@ -8,7 +8,7 @@ import re
 import socket
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -75,7 +75,7 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
     It is meant for one job before the fan-out, but many processes may call it at once, and again: a lock
     file beside a SQLite store keeps them apart (MLflow's own first opening is a race). An experiment that
     was deleted in the UI is restored. A SQLite store whose folder was moved gets its new artifact paths; one
-    whose first making was cut short, by a kill or a full disk, is made anew: nothing was logged in it yet.
+    whose first making was cut short, by a kill or a full disk, is made anew if nothing was logged in it yet.
 
     Raises:
         StudyError: If the store cannot be reached or used.
@@ -89,7 +89,7 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
         with file.with_name(f"{file.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             unfinished = file.with_name(f"{file.name}.unfinished")
-            if unfinished.exists():
+            if unfinished.exists() and not _has_runs(file):
                 for part in ("", "-wal", "-shm"):
                     file.with_name(f"{file.name}{part}").unlink(missing_ok=True)
             if not file.exists():
@@ -102,6 +102,13 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
             _relocate(file, experiment, artifacts)
             unfinished.unlink(missing_ok=True)
         return experiment
+
+
+def _has_runs(file: Path) -> bool:
+    """Says whether something was logged in a store, as by a user's other work after a study did not end making it."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(file)) as database:
+        return database.execute("SELECT 1 FROM runs LIMIT 1").fetchone() is not None
+    return False
 
 
 @contextmanager

@@ -346,6 +346,18 @@ def test_artifacts_of_other_work_stay_where_they_are(tmp_path):
     assert client.get_experiment(experiment).artifact_location == place
 
 
+def test_runs_in_a_database_whose_making_was_cut_short_are_kept(tmp_path):
+    """A user's other work may have gone on with it before the study was started again."""
+    uri = f"sqlite:///{tmp_path}/own.db"
+    client = make_client(uri)
+    mine = client.create_run(client.create_experiment("mine")).info.run_id
+    left = tmp_path / "own.db.unfinished"
+    left.touch()
+    create_store(uri, tmp_path / "results/made/mlflow/artifacts", "made")
+    assert client.get_run(mine).info.status == "RUNNING"
+    assert client.get_experiment_by_name("made") and not left.exists()
+
+
 def test_a_store_kept_elsewhere_follows_results_that_moved_and_no_others(tmp_path):
     uri, query = f"sqlite:///{tmp_path}/shared.db", "tags.\"ssma.kind\" = 'fit'"
     plan, first, second = make_plan(["one"], uri=uri), Results(tmp_path / "a/made"), Results(tmp_path / "b/made")
