@@ -42,8 +42,10 @@ def tracking_uri(results: Results, configured: str | None) -> str:
 
     The address is made anew from the results folder each time, so the folder can be moved. A relative path of a
     configured SQLite store starts in the folder of ``results``, where the workflow was started, and not where a command
-    is called: it would make an empty store there.
+    is called: it would make an empty store there. ``~`` is the home folder.
     """
+    if configured and configured.startswith("sqlite:///~/"):
+        return configured.replace("~", str(Path.home()), 1)
     relative = re.match("sqlite:///(?!/)", configured or "")
     if configured and not relative:
         return configured

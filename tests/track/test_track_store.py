@@ -332,6 +332,15 @@ def test_moved_results_keep_their_artifacts(results):
         assert list(artifacts_of(run).glob("*.json"))
 
 
+def test_a_store_in_the_home_folder_is_made_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "ann"))
+    monkeypatch.chdir(tmp_path)
+    results = Results(tmp_path / "work/results/made")
+    assert open_tracker(results, make_plan(["one"], uri="sqlite:///~/runs.db")).tracker
+    assert (tmp_path / "ann/runs.db").exists()
+    assert not list(tmp_path.rglob("~"))
+
+
 def test_artifacts_of_other_work_stay_where_they_are(tmp_path):
     """A user's own database may have an experiment with the name of the study, whose models lie elsewhere."""
     uri = f"sqlite:///{tmp_path}/own.db"
