@@ -87,6 +87,8 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
             _check_database_server(uri)
             return _experiment(make_client(uri), None if urlsplit(uri).scheme.startswith("http") else artifacts, study)
         file = Path(uri.removeprefix("sqlite:///").partition("?")[0])
+        if file.is_dir():
+            raise StudyError(f"MLflow store {uri}: is a folder; name a file in it, such as {uri.rstrip('/')}/mlflow.db")
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.with_name(f"{file.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

@@ -341,6 +341,16 @@ def test_a_store_in_the_home_folder_is_made_there(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("~"))
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_folder_that_is_named_as_a_store_is_not_to_be_deleted(tmp_path, end):
+    folder = tmp_path / "mlruns"
+    folder.mkdir()
+    told = f"MLflow store sqlite:///{folder}{end}: is a folder; name a file in it, such as sqlite:///{folder}/mlflow.db"
+    with pytest.raises(StudyError, match=f"^{re.escape(told)}$"):
+        create_store(f"sqlite:///{folder}{end}", tmp_path / "artifacts", "made")
+    assert [file.name for file in tmp_path.iterdir()] == ["mlruns"]
+
+
 def test_artifacts_of_other_work_stay_where_they_are(tmp_path):
     """A user's own database may have an experiment with the name of the study, whose models lie elsewhere."""
     uri = f"sqlite:///{tmp_path}/own.db"
