@@ -41,7 +41,9 @@ EXPECTED = {
 }
 """Kind of pydantic's error -> words that name no Python type."""
 
-TRACKING = re.compile(r"sqlite(\+\w+)?:///[^:?].*|https?://[^/].*|(?!(sqlite|file|https?)\b)\w[\w+.-]*://.+|databricks")
+TRACKING = re.compile(
+    r"sqlite(\+\w+)?:///[^:?].*|https?://[^/#][^#]*|(?!(sqlite|file|https?)\b)\w[\w+.-]*://.+|databricks"
+)
 """An address at which MLflow can keep runs."""
 
 Values = Annotated[list[Any], Field(min_length=1)]

@@ -8,7 +8,7 @@ from typing import Any
 from ssma.errors import StudyError
 from ssma.study.paths import Results
 from ssma.study.records import write_atomic
-from ssma.track.store import mlflow_errors, tracking_uri
+from ssma.track.store import DELETED, mlflow_errors, tracking_uri
 from ssma.track.tracker import Tracker
 
 log = logging.getLogger("ssma.track")
@@ -80,6 +80,8 @@ def _note(results: Results) -> Path:
 
 
 def _give_up(results: Results, error: StudyError) -> None:
-    with suppress(StudyError):  # where the note cannot be written either, later jobs find out by themselves
-        write_atomic(_note(results), str(error).encode(errors="backslashreplace"))
+    """Warns, and notes it for later jobs, which a run that was deleted while this one wrote to it does not concern."""
+    if DELETED not in str(error):
+        with suppress(StudyError):  # where the note cannot be written either, later jobs find out by themselves
+            write_atomic(_note(results), str(error).encode(errors="backslashreplace"))
     log.warning("%s. Records are complete; run `ssma track` later to fill the store.", error)

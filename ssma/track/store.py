@@ -8,7 +8,7 @@ import re
 import socket
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -33,14 +33,19 @@ NOT_READ = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")
 OF_A_STORE = ("mlflow", "sqlalchemy", "sqlite3", "alembic")
 """Whose errors may be of the file of a store."""
 
+DELETED = "Current state is deleted"
+"""What MLflow says of a run or an experiment that was deleted while a job logs to it."""
+
 
 def tracking_uri(results: Results, configured: str | None) -> str:
     """Returns the address of the store: the configured one, else SQLite in ``results/<study>/mlflow``.
 
     The address is made anew from the results folder each time, so the folder can be moved. A relative path of a
     configured SQLite store starts in the folder of ``results``, where the workflow was started, and not where a command
-    is called: it would make an empty store there.
+    is called: it would make an empty store there. ``~`` is the home folder.
     """
+    if configured and configured.startswith("sqlite:///~/"):
+        return configured.replace("~", str(Path.home()), 1)
     relative = re.match("sqlite:///(?!/)", configured or "")
     if configured and not relative:
         return configured
@@ -72,7 +77,7 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
     It is meant for one job before the fan-out, but many processes may call it at once, and again: a lock
     file beside a SQLite store keeps them apart (MLflow's own first opening is a race). An experiment that
     was deleted in the UI is restored. A SQLite store whose folder was moved gets its new artifact paths; one
-    whose first making was cut short, by a kill or a full disk, is made anew: nothing was logged in it yet.
+    whose first making was cut short, by a kill or a full disk, is made anew if nothing was logged in it yet.
 
     Raises:
         StudyError: If the store cannot be reached or used.
@@ -82,11 +87,13 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
             _check_database_server(uri)
             return _experiment(make_client(uri), None if urlsplit(uri).scheme.startswith("http") else artifacts, study)
         file = Path(uri.removeprefix("sqlite:///").partition("?")[0])
+        if file.is_dir():
+            raise StudyError(f"MLflow store {uri}: is a folder; name a file in it, such as {uri.rstrip('/')}/mlflow.db")
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.with_name(f"{file.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             unfinished = file.with_name(f"{file.name}.unfinished")
-            if unfinished.exists():
+            if unfinished.exists() and not _has_runs(file):
                 for part in ("", "-wal", "-shm"):
                     file.with_name(f"{file.name}{part}").unlink(missing_ok=True)
             if not file.exists():
@@ -96,9 +103,16 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
                 # MLflow would try for 100 seconds to open it.
                 database.execute("PRAGMA journal_mode=WAL")
             experiment = _experiment(make_client(uri), artifacts, study)
-            _relocate(file, experiment, artifacts.as_uri())
+            _relocate(file, experiment, artifacts)
             unfinished.unlink(missing_ok=True)
         return experiment
+
+
+def _has_runs(file: Path) -> bool:
+    """Says whether something was logged in a store, as by a user's other work after a study did not end making it."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(file)) as database:
+        return database.execute("SELECT 1 FROM runs LIMIT 1").fetchone() is not None
+    return False
 
 
 @contextmanager
@@ -126,6 +140,8 @@ def mlflow_errors(uri: str) -> Iterator[None]:
             remedy = "copy the results to where you may write"
         if "locate revision" in str(error):
             remedy = "it is a newer MLflow's, or another program's, such as Optuna: set track.uri to another one"
+        if DELETED in str(error):
+            remedy = "leave the runs of a job alone until it has ended"
         if isinstance(error, UnicodeError):
             remedy = "set a locale that can name the folder, such as LC_ALL=C.UTF-8"
         if "database is locked" in str(error):  # for longer than any write of ours: nothing is wrong with the file
@@ -173,13 +189,21 @@ def _experiment(client: "MlflowClient", artifacts: Path | None, study: str) -> s
     return found.experiment_id
 
 
-def _relocate(file: Path, experiment: str, artifacts: str) -> None:
-    """MLflow stores absolute artifact paths: writes the present ones into a store that was moved."""
+def _relocate(file: Path, experiment: str, artifacts: Path) -> None:
+    """MLflow stores absolute artifact paths: writes the present ones into a store that was moved.
+
+    In a store that is kept elsewhere, the artifacts of an experiment may be those of the user's other work, or of other
+    results with this study's name: they stay where they are.
+    """
+    from mlflow.utils.file_utils import local_file_uri_to_path
+
     with closing(sqlite3.connect(file)) as database, database:
         query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
         (old,) = database.execute(query, [experiment]).fetchone()
-        if old != artifacts:
+        new, of_a_study = artifacts.as_uri(), old.startswith("file:") and old.endswith("/mlflow/artifacts")
+        gone = of_a_study and not Path(local_file_uri_to_path(old)).exists()
+        if old != new and (file.parent == artifacts.parent or gone):
             moved = "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) WHERE experiment_id = ?"
-            database.execute(moved, [artifacts, len(old) + 1, experiment])
+            database.execute(moved, [new, len(old) + 1, experiment])
             place = "UPDATE experiments SET artifact_location = ? WHERE experiment_id = ?"
-            database.execute(place, [artifacts, experiment])
+            database.execute(place, [new, experiment])

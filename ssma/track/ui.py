@@ -12,6 +12,19 @@ from ssma.track.store import artifact_folder, create_store, tracking_uri
 
 log = logging.getLogger("ssma.track")
 
+OF_A_SERVER = (
+    "MLFLOW_ARTIFACTS_ONLY",
+    "MLFLOW_EXPOSE_PROMETHEUS",
+    "MLFLOW_GUNICORN_OPTS",
+    "MLFLOW_READ_REPLICA_BACKEND_STORE_URI",
+    "MLFLOW_REGISTRY_STORE_URI",
+    "MLFLOW_STATIC_PREFIX",
+    "MLFLOW_TRACE_ARCHIVAL_CONFIG",
+    "MLFLOW_UVICORN_OPTS",
+    "MLFLOW_WORKSPACE",
+)
+"""Options of a server that is run here for other work: with one of them the UI ends, or answers elsewhere."""
+
 
 def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
     """Becomes MLflow's UI on a study's store. A tracking server has a UI of its own, whose address is told instead.
@@ -35,8 +48,9 @@ def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
     create_store(uri, artifact_folder(results), plan["study"])
     arguments = ["ui", "--backend-store-uri", uri, "--workers", "1", "--port", str(port)]
     log.info("MLflow UI: http://localhost:%d", port)
-    without_jobs = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], without_jobs)
+    environment = {name: value for name, value in os.environ.items() if name not in OF_A_SERVER}
+    environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
+    os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], environment)
 
 
 def _check_free(port: int) -> None:

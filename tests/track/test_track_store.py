@@ -332,6 +332,68 @@ def test_moved_results_keep_their_artifacts(results):
         assert list(artifacts_of(run).glob("*.json"))
 
 
+def test_a_store_in_the_home_folder_is_made_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "ann"))
+    monkeypatch.chdir(tmp_path)
+    results = Results(tmp_path / "work/results/made")
+    assert open_tracker(results, make_plan(["one"], uri="sqlite:///~/runs.db")).tracker
+    assert (tmp_path / "ann/runs.db").exists()
+    assert not list(tmp_path.rglob("~"))
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_folder_that_is_named_as_a_store_is_not_to_be_deleted(tmp_path, end):
+    folder = tmp_path / "mlruns"
+    folder.mkdir()
+    told = f"MLflow store sqlite:///{folder}{end}: is a folder; name a file in it, such as sqlite:///{folder}/mlflow.db"
+    with pytest.raises(StudyError, match=f"^{re.escape(told)}$"):
+        create_store(f"sqlite:///{folder}{end}", tmp_path / "artifacts", "made")
+    assert [file.name for file in tmp_path.iterdir()] == ["mlruns"]
+
+
+def test_artifacts_of_other_work_stay_where_they_are(tmp_path):
+    """A user's own database may have an experiment with the name of the study, whose models lie elsewhere."""
+    uri = f"sqlite:///{tmp_path}/own.db"
+    client, place = make_client(uri), (tmp_path / "mlruns/1").as_uri()
+    experiment = client.create_experiment("made", artifact_location=place)
+    mine = client.create_run(experiment).info.run_id
+    client.log_text(mine, "weights", "model.txt")
+    plan, results = make_plan(["one"], uri=uri), Results(tmp_path / "results/made")
+    write_arm(results, plan["arms"][0])
+    assert fill(results, plan)["new_runs"] == 5
+    assert [file.path for file in client.list_artifacts(mine)] == ["model.txt"]
+    assert client.get_experiment(experiment).artifact_location == place
+
+
+def test_runs_in_a_database_whose_making_was_cut_short_are_kept(tmp_path):
+    """A user's other work may have gone on with it before the study was started again."""
+    uri = f"sqlite:///{tmp_path}/own.db"
+    client = make_client(uri)
+    mine = client.create_run(client.create_experiment("mine")).info.run_id
+    left = tmp_path / "own.db.unfinished"
+    left.touch()
+    create_store(uri, tmp_path / "results/made/mlflow/artifacts", "made")
+    assert client.get_run(mine).info.status == "RUNNING"
+    assert client.get_experiment_by_name("made") and not left.exists()
+
+
+def test_a_store_kept_elsewhere_follows_results_that_moved_and_no_others(tmp_path):
+    uri, query = f"sqlite:///{tmp_path}/shared.db", "tags.\"ssma.kind\" = 'fit'"
+    plan, first, second = make_plan(["one"], uri=uri), Results(tmp_path / "a/made"), Results(tmp_path / "b/made")
+    write_arm(first, plan["arms"][0])
+    fill(first, plan)
+    client = make_client(uri)
+
+    def lie_at():
+        return {run.info.artifact_uri.rsplit("/", 2)[0] for run in client.search_runs(["1"], query)}
+
+    create_store(uri, artifact_folder(second), "made")
+    assert lie_at() == {artifact_folder(first).as_uri()}
+    first.root.rename(tmp_path / "c")
+    create_store(uri, artifact_folder(Results(tmp_path / "c")), "made")
+    assert lie_at() == {artifact_folder(Results(tmp_path / "c")).as_uri()}
+
+
 def test_artifacts_lie_beside_the_store_whatever_the_folder_is_called(tmp_path):
     results = Results(tmp_path / "a b#c%20d;é" / "made")
     plan = make_plan(["one"])
@@ -442,6 +504,30 @@ def test_a_database_of_optuna_costs_one_warning_and_is_not_to_be_deleted(tmp_pat
     assert "Can't locate revision" in line and "such as Optuna: set track.uri to another one. Records are" in line
     assert "delete" not in line
     assert optuna.get_all_study_names(address) == ["mine"]
+
+
+@pytest.mark.parametrize("what", ["run", "experiment"])
+def test_what_is_deleted_while_a_job_logs_to_it_costs_that_job_its_runs_alone(results, warnings_of, what):
+    plan = make_plan(["one"])
+    (arm,) = plan["arms"]
+    trials, fits = write_arm(results, arm)
+    tracker = open_tracker(results, plan)
+    tracker.arm(arm)
+    client = make_client(tracking_uri(results, None))
+    (parent,) = run_of(results, f"arm:{arm['id']}")
+    if what == "run":
+        client.delete_run(parent.info.run_id)
+    else:
+        client.delete_experiment(parent.info.experiment_id)
+    log_live(tracker, arm, trials, fits)
+    assert tracker.tracker is None
+    (line,) = warnings_of()
+    assert "is deleted.); leave the runs of a job alone until it has ended. Records are complete" in line
+    assert open_tracker(results, plan).tracker
+    fill(results, plan)
+    (parent,) = run_of(results, f"arm:{arm['id']}")
+    (fit,) = run_of(results, f"fit:{arm['id']}:0:0")
+    assert (parent.info.status, fit.data.tags["mlflow.parentRunId"]) == ("FINISHED", parent.info.run_id)
 
 
 def test_an_error_of_a_cloud_that_keeps_artifacts_costs_one_warning(results, warnings_of, monkeypatch):

@@ -28,6 +28,25 @@ def test_the_ui_is_opened_on_the_store_beside_the_results(tmp_path, monkeypatch)
     assert started(tmp_path, monkeypatch, None) == [[sys.executable, "-m", "mlflow", *arguments]]
 
 
+def test_options_of_a_server_for_other_work_are_none_of_the_ui(tmp_path, monkeypatch):
+    """MLflow takes them from the environment, and ends, or answers at another address than the one that is told."""
+    environments = []
+    monkeypatch.setattr(os, "execve", lambda program, arguments, environment: environments.append(environment))
+    monkeypatch.setattr("ssma.track.ui._check_free", lambda port: None)
+    write_record(tmp_path / "plan.json", make_plan(["one"]))
+    assert main(["ui", str(tmp_path / "plan.json")]) == 0
+    for name, value in (
+        ("MLFLOW_ARTIFACTS_ONLY", "true"),
+        ("MLFLOW_READ_REPLICA_BACKEND_STORE_URI", "sqlite:////elsewhere/runs.db"),
+        ("MLFLOW_REGISTRY_STORE_URI", "postgresql://ann@127.0.0.1:9/models"),
+        ("MLFLOW_STATIC_PREFIX", "/mlflow"),
+        ("MLFLOW_WORKSPACE", "team"),
+    ):
+        monkeypatch.setenv(name, value)
+    assert main(["ui", str(tmp_path / "plan.json")]) == 0
+    assert environments[0] == environments[1]
+
+
 def test_a_relative_store_is_that_of_the_study_wherever_the_ui_is_called(tmp_path, monkeypatch):
     folder, elsewhere = tmp_path / "mine/results/made", tmp_path / "elsewhere"
     elsewhere.mkdir()
