@@ -70,6 +70,8 @@ def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         if isinstance(error, UnpicklingError):  # whose own text advises to run the code in the file
             kind = re.search(r"Unsupported global: GLOBAL (\S+)", reason)
             reason = f"it holds other objects, {f'of {kind[1]}' if kind else 'or is damaged'}"
+            if kind and kind[1].endswith(".AttrType"):
+                reason = "it holds what PyG notes when it changes graphs; save [data.clone() for data in graphs]"
         raise StudyError(
             f"{path}: cannot be read ({reason}); expected a list of "
             "torch_geometric.data.Data with tensors and plain values, written by torch.save"

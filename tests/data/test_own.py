@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.transforms import ToUndirected
 
 from ssma.data import raw
 from ssma.data.own import check_graphs, load_file, load_folder, load_pyg
@@ -430,6 +431,19 @@ def test_graphs_of_an_old_pyg_are_named():
     spec = {"features": "own", "task": None, "metric": None, "loss": None}
     with pytest.raises(StudyError, match="graph 1: a version of PyG before 2 made it.*from_dict"):
         check_graphs([graph(0, 0), old], spec, {})
+
+
+def test_graphs_that_pyg_has_changed_are_to_be_cloned(tmp_path):
+    """ToUndirected leaves in a graph which keys are those of edges, in objects that a file may not hold."""
+    directed = [graph(0, y, edge_index=PATH[:, ::2], edge_attr=torch.tensor([[0.5], [1.5]])) for y in (0, 1)]
+    undirected = [ToUndirected()(own) for own in directed]
+    with pytest.raises(
+        StudyError, match=r"cannot be read \(it holds what PyG notes.*save \[data.clone\(\) for data in"
+    ):
+        read(tmp_path, undirected)
+    graphs = read(tmp_path, [own.clone() for own in undirected]).graphs
+    assert graphs.edge_index[:, :4].tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    assert graphs.edge_attr[:4].tolist() == [[0.5], [0.5], [1.5], [1.5]]
 
 
 class Code:
