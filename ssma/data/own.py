@@ -192,8 +192,8 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
             values in every graph. Whole numbers in ``x`` and ``edge_attr`` are codes, others are features.
         spec: ``features``: ``own``, that is ``x``, or features that ``made_features`` makes. ``task``: ``multiclass``
             (labels of any numbers are mapped to 0..C-1), ``regression``, ``multilabel`` (0 and 1 or -1 and 1; NaN is
-            missing), or None: one integer is a class, real numbers that are not all whole are targets. ``metric`` and
-            ``loss``, or None for those of the task.
+            missing), or None: one integer is a class, unless most are rare, and real numbers that are not all whole are
+            targets. ``metric`` and ``loss``, or None for those of the task.
         raw_files: Hashes of the files that were read.
 
     Raises:
@@ -384,7 +384,7 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
 
 
 def _guess(values: Tensor, whole: bool) -> str:
-    if whole and values.size(1) == 1:
+    if whole and values.size(1) == 1 and 3 * values.unique().numel() <= max(len(values), 30):  # others may be counts
         return "multiclass"
     labels = values == values.round() if values.size(1) == 1 else (values == 0) | (values == 1)
     if whole or bool((labels | values.isnan()).all()):

@@ -229,6 +229,14 @@ def test_classes_that_are_one_as_doubles_stay_apart(tmp_path):
     assert list(read(tmp_path, [graph(0, label) for label in largest]).label_mapping) == [str(2**63), str(2**64 - 1)]
 
 
+def test_whole_numbers_that_may_be_counts_are_not_taken_for_classes(tmp_path):
+    with pytest.raises(StudyError, match="y could be labels or numbers; set task to multiclass"):
+        read(tmp_path, [graph(0, count // 2) for count in range(22)])
+    assert read(tmp_path, [graph(0, count // 2) for count in range(22)], task="multiclass").num_outputs == 11
+    assert read(tmp_path, [graph(0, count // 2) for count in range(20)]).num_outputs == 10
+    assert read(tmp_path, [graph(0, label // 3) for label in range(33)]).task == "multiclass"
+
+
 @pytest.mark.parametrize("shape", [(2,), (1, 2), (2, 1)])
 def test_targets_of_any_shape_are_one_row(tmp_path, shape):
     values = [torch.tensor([0.5, NAN]).reshape(shape), torch.tensor([2.0, 3.0]).reshape(shape)]
