@@ -124,6 +124,24 @@ class RawOfThatName(Pairs):
         self.save([graph(number, y) for number, y in enumerate(labels)], self.processed_paths[0])
 
 
+class OfFiles(Pairs):
+    """A graph for each file, in the order in which they are listed."""
+
+    def __init__(self, root, how):
+        self.how = how
+        super().__init__(root, 4)
+
+    def process(self):
+        raw = self.raw_dir
+        listed = {
+            "listdir": lambda: os.listdir(raw),
+            "glob": lambda: [path.name for path in Path(raw).glob("*.txt")],
+            "walk": lambda: next(os.walk(raw))[2],
+            "scandir": lambda: [entry.name for entry in os.scandir(raw)],
+        }[self.how]()
+        self.save([graph(int(name[:2]), number % 2) for number, name in enumerate(listed)], self.processed_paths[0])
+
+
 class OnePart(Pairs):
     def __init__(self, root, split="train"):
         super().__init__(root, 4)
@@ -623,6 +641,19 @@ def test_a_class_that_draws_makes_the_same_data_again(tmp_path):
     spec = pyg_spec(f"{Pairs.__module__}.draws")
     one, other = (load_pyg(spec, tmp_path / name, None).graphs for name in "ab")
     assert one.content_hash() == other.content_hash() and one.x.unique().numel() == 12
+
+
+@pytest.mark.parametrize("how", ["listdir", "glob", "walk", "scandir"])
+def test_a_class_that_lists_a_folder_gets_the_names_in_order(tmp_path, monkeypatch, how):
+    (tmp_path / "root/raw").mkdir(parents=True)
+    for number in (12, 15, 10, 14, 19, 11, 18, 13, 17, 16):
+        (tmp_path / f"root/raw/{number}.txt").touch()
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda *place: sorted(listdir(*place), reverse=True))
+    spec = pyg_spec(f"{Pairs.__module__}.OfFiles", root=str(tmp_path / "root"), how=how)
+    loaded = load_pyg(spec, tmp_path / "work", None)
+    assert loaded.graphs.x[::3, 0].tolist() == list(range(10, 20))
+    assert os.listdir(tmp_path / "root/raw")[0] == "19.txt"
 
 
 def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
