@@ -21,7 +21,7 @@ from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
-from ssma.data.raw import allow_graphs, link, listed_by_name, unattended
+from ssma.data.raw import allow_graphs, link, listed_by_name, unattended, whole
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.ids import data_fingerprint, file_fingerprint
@@ -84,7 +84,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
 
     ``spec``: ``class``, the dotted path; ``arguments`` of the call; and what ``check_graphs`` takes. The class gets a
     folder of the results for its ``root``. A ``root`` among the arguments is read and never written: its files are
-    linked there, but for those that the class has processed before, perhaps by other code or arguments. Random numbers
+    linked there, but for those that the class has processed before, perhaps by other code or arguments. What it
+    downloads into its folder is kept for the next call, unless this one fails. Random numbers
     of Python, numpy and torch are seeded, folders are listed by name, and a network that does not answer ends the call.
 
     Raises:
@@ -95,7 +96,7 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     folder = (work / "pyg").absolute()  # the class may change the working directory
     allow_graphs()  # many classes read what they have processed by torch.load
     try:
-        with unattended(), listed_by_name():
+        with unattended(), listed_by_name(), whole(folder):
             seed_everything(0)  # a module may draw too, and has to draw the same when it is imported again
             kind = getattr(import_module(module), name)
             parameters = _parameters(kind)

@@ -134,6 +134,20 @@ def listed_by_name() -> Iterator[None]:
         os.listdir, os.scandir = listdir, scandir
 
 
+@contextmanager
+def whole(folder: Path) -> Iterator[None]:
+    """Removes ``folder`` unless it was whole when this ended before: after an exception, or in a job that was killed, a
+    file that was being downloaded is cut short, and a library would take it for the file.
+    """
+    mark = folder.with_name(f"{folder.name}.whole")
+    if not mark.exists():
+        _remove(folder)
+    mark.unlink(missing_ok=True)
+    yield
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+
+
 class _Entries:
     """What ``os.scandir`` returns, by name."""
 

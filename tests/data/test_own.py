@@ -142,6 +142,23 @@ class OfFiles(Pairs):
         self.save([graph(int(name[:2]), number % 2) for number, name in enumerate(listed)], self.processed_paths[0])
 
 
+class Downloaded(RawOfThatName):
+    """Its server falls silent the first time."""
+
+    times = 0
+
+    @property
+    def raw_file_names(self):
+        return "labels.txt"
+
+    def download(self):
+        Downloaded.times += 1
+        Path(self.raw_paths[0]).write_text("0\n1\n")
+        if Downloaded.times == 1:
+            raise TimeoutError
+        Path(self.raw_paths[0]).write_text("0\n1\n0\n1\n")
+
+
 class OnePart(Pairs):
     def __init__(self, root, split="train"):
         super().__init__(root, 4)
@@ -663,6 +680,16 @@ def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
         with pytest.raises(StudyError, match=r"own.waits .*TimeoutError: timed out; mend the class"):
             load_pyg(pyg_spec(f"{Pairs.__module__}.waits", address=address), tmp_path, None)
     assert socket.getdefaulttimeout() is None
+
+
+def test_a_download_that_broke_off_is_made_anew_and_a_whole_one_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(Downloaded, "times", 0)
+    spec = pyg_spec(f"{Pairs.__module__}.Downloaded")
+    with pytest.raises(StudyError, match="TimeoutError"):
+        load_pyg(spec, tmp_path / "work", None)
+    assert load_pyg(spec, tmp_path / "work", None).graphs.num_graphs == 4
+    assert load_pyg(spec, tmp_path / "work", None).graphs.num_graphs == 4
+    assert Downloaded.times == 2
 
 
 def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_path):
