@@ -109,8 +109,10 @@ def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
 def unattended() -> Iterator[None]:
     """Ends a library's question at the terminal with an ``EOFError``, and its wait for a network with a
     ``TimeoutError``, where a job would wait for ever; what it prints goes to the error stream, and it may
-    change the working directory.
+    change the working directory and the device on which torch makes tensors.
     """
+    import torch
+
     known, sys.stdin = sys.stdin, io.StringIO()
     seconds = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT)
@@ -120,6 +122,7 @@ def unattended() -> Iterator[None]:
     finally:
         sys.stdin = known
         socket.setdefaulttimeout(seconds)
+        torch.set_default_device(None)
 
 
 @contextmanager

@@ -192,6 +192,13 @@ def draws():
     return [graph(0, 0, x=torch.tensor([own] * 3)) for own in numbers]
 
 
+def elsewhere():
+    """As modules that also train have it: torch.set_default_device("cuda")."""
+    graphs = [graph(0, 0.5), graph(1, 1.5)]
+    torch.set_default_device("meta")
+    return graphs
+
+
 def waits(address):
     return urlopen(f"http://{address}/set.zip").read()
 
@@ -652,6 +659,11 @@ def test_a_class_that_changes_the_working_directory_leaves_it_as_it_was(tmp_path
     monkeypatch.chdir(tmp_path)
     assert load_pyg(pyg_spec(f"{Pairs.__module__}.Moving"), Path("work"), None).graphs.num_graphs == 2
     assert Path.cwd() == tmp_path and (tmp_path / "work/pyg/processed/data.pt").is_file()
+
+
+def test_a_class_that_sets_the_device_of_torch_leaves_it_as_it_was(tmp_path):
+    loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.elsewhere"), tmp_path, None)
+    assert loaded.graphs.y.tolist() == [[0.5], [1.5]] and torch.empty(0).device.type == "cpu"
 
 
 def test_a_class_that_draws_makes_the_same_data_again(tmp_path):
