@@ -21,7 +21,7 @@ from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
-from ssma.data.raw import allow_graphs, link, unattended
+from ssma.data.raw import allow_graphs, link, listed_by_name, unattended, whole
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.ids import data_fingerprint, file_fingerprint
@@ -70,6 +70,8 @@ def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         if isinstance(error, UnpicklingError):  # whose own text advises to run the code in the file
             kind = re.search(r"Unsupported global: GLOBAL (\S+)", reason)
             reason = f"it holds other objects, {f'of {kind[1]}' if kind else 'or is damaged'}"
+            if kind and kind[1].endswith(".AttrType"):
+                reason = "it holds what PyG notes when it changes graphs; save [data.clone() for data in graphs]"
         raise StudyError(
             f"{path}: cannot be read ({reason}); expected a list of "
             "torch_geometric.data.Data with tensors and plain values, written by torch.save"
@@ -82,8 +84,9 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
 
     ``spec``: ``class``, the dotted path; ``arguments`` of the call; and what ``check_graphs`` takes. The class gets a
     folder of the results for its ``root``. A ``root`` among the arguments is read and never written: its files are
-    linked there, but for those that the class has processed before, perhaps by other code or arguments. Random numbers
-    of Python, numpy and torch are seeded, and a network that does not answer ends the call.
+    linked there, but for those that the class has processed before, perhaps by other code or arguments. What it
+    downloads into its folder is kept for the next call, unless this one fails. Random numbers
+    of Python, numpy and torch are seeded, folders are listed by name, and a network that does not answer ends the call.
 
     Raises:
         StudyError: If the class cannot be imported or called, or with what is wrong in its graphs.
@@ -93,7 +96,7 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     folder = (work / "pyg").absolute()  # the class may change the working directory
     allow_graphs()  # many classes read what they have processed by torch.load
     try:
-        with unattended():
+        with unattended(), listed_by_name(), whole(folder):
             seed_everything(0)  # a module may draw too, and has to draw the same when it is imported again
             kind = getattr(import_module(module), name)
             parameters = _parameters(kind)
@@ -190,8 +193,8 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
             values in every graph. Whole numbers in ``x`` and ``edge_attr`` are codes, others are features.
         spec: ``features``: ``own``, that is ``x``, or features that ``made_features`` makes. ``task``: ``multiclass``
             (labels of any numbers are mapped to 0..C-1), ``regression``, ``multilabel`` (0 and 1 or -1 and 1; NaN is
-            missing), or None: one integer is a class, real numbers that are not all whole are targets. ``metric`` and
-            ``loss``, or None for those of the task.
+            missing), or None: one integer is a class, unless most are rare, and real numbers that are not all whole are
+            targets. ``metric`` and ``loss``, or None for those of the task.
         raw_files: Hashes of the files that were read.
 
     Raises:
@@ -382,7 +385,7 @@ def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tup
 
 
 def _guess(values: Tensor, whole: bool) -> str:
-    if whole and values.size(1) == 1:
+    if whole and values.size(1) == 1 and 3 * values.unique().numel() <= max(len(values), 30):  # others may be counts
         return "multiclass"
     labels = values == values.round() if values.size(1) == 1 else (values == 0) | (values == 1)
     if whole or bool((labels | values.isnan()).all()):

@@ -1,6 +1,7 @@
 """Raw files: linked from a mirror or downloaded, whole or not at all, and read by a library that caches nothing."""
 
 import io
+import os
 import shutil
 import socket
 import sys
@@ -10,7 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from http.client import HTTPException
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 from ssma.errors import StudyError
@@ -106,8 +109,10 @@ def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
 def unattended() -> Iterator[None]:
     """Ends a library's question at the terminal with an ``EOFError``, and its wait for a network with a
     ``TimeoutError``, where a job would wait for ever; what it prints goes to the error stream, and it may
-    change the working directory.
+    change the working directory and the device on which torch makes tensors.
     """
+    import torch
+
     known, sys.stdin = sys.stdin, io.StringIO()
     seconds = socket.getdefaulttimeout()
     socket.setdefaulttimeout(TIMEOUT)
@@ -117,6 +122,56 @@ def unattended() -> Iterator[None]:
     finally:
         sys.stdin = known
         socket.setdefaulttimeout(seconds)
+        torch.set_default_device(None)
+
+
+@contextmanager
+def listed_by_name() -> Iterator[None]:
+    """Lists folders in the order of names, where each file system has an order of its own."""
+    listdir, scandir = os.listdir, os.scandir
+    os.listdir = lambda path=".": sorted(listdir(path))
+    os.scandir = lambda path=".": _Entries(scandir(path))
+    try:
+        yield
+    finally:
+        os.listdir, os.scandir = listdir, scandir
+
+
+@contextmanager
+def whole(folder: Path) -> Iterator[None]:
+    """Removes ``folder`` unless it was whole when this ended before: after an exception, or in a job that was killed, a
+    file that was being downloaded is cut short, and a library would take it for the file.
+    """
+    mark = folder.with_name(f"{folder.name}.whole")
+    if not mark.exists():
+        _remove(folder)
+    mark.unlink(missing_ok=True)
+    yield
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.touch()
+
+
+class _Entries:
+    """What ``os.scandir`` returns, by name."""
+
+    def __init__(self, entries: Any) -> None:
+        with entries:
+            self.entries = iter(sorted(entries, key=attrgetter("name")))
+
+    def __iter__(self) -> "_Entries":
+        return self
+
+    def __next__(self) -> os.DirEntry:
+        return next(self.entries)
+
+    def __enter__(self) -> "_Entries":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.entries = iter(())
 
 
 def _missing(origin: Origin, folder: Path) -> Path | None:

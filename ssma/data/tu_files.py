@@ -120,9 +120,11 @@ class _Files:
 
     def one_hot(self, part: str, rows: int, of: str) -> Tensor | None:
         """Returns labels, each column one-hot from its smallest to its largest, float32, or None without the file."""
-        if rows == 0 or not self.path(part).is_file():
+        if not self.path(part).is_file():
             return None
         labels = self.whole(part, None, rows, of)
+        if rows == 0:
+            return None
         low, high = labels.amin(0).tolist(), labels.amax(0).tolist()
         if rows * sum(end - start + 1 for start, end in zip(low, high, strict=True)) > ONE_HOT_NUMBERS:
             raise StudyError(

@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.transforms import ToUndirected
 
 from ssma.data import raw
 from ssma.data.own import check_graphs, load_file, load_folder, load_pyg
@@ -123,6 +124,41 @@ class RawOfThatName(Pairs):
         self.save([graph(number, y) for number, y in enumerate(labels)], self.processed_paths[0])
 
 
+class OfFiles(Pairs):
+    """A graph for each file, in the order in which they are listed."""
+
+    def __init__(self, root, how):
+        self.how = how
+        super().__init__(root, 4)
+
+    def process(self):
+        raw = self.raw_dir
+        listed = {
+            "listdir": lambda: os.listdir(raw),
+            "glob": lambda: [path.name for path in Path(raw).glob("*.txt")],
+            "walk": lambda: next(os.walk(raw))[2],
+            "scandir": lambda: [entry.name for entry in os.scandir(raw)],
+        }[self.how]()
+        self.save([graph(int(name[:2]), number % 2) for number, name in enumerate(listed)], self.processed_paths[0])
+
+
+class Downloaded(RawOfThatName):
+    """Its server falls silent the first time."""
+
+    times = 0
+
+    @property
+    def raw_file_names(self):
+        return "labels.txt"
+
+    def download(self):
+        Downloaded.times += 1
+        Path(self.raw_paths[0]).write_text("0\n1\n")
+        if Downloaded.times == 1:
+            raise TimeoutError
+        Path(self.raw_paths[0]).write_text("0\n1\n0\n1\n")
+
+
 class OnePart(Pairs):
     def __init__(self, root, split="train"):
         super().__init__(root, 4)
@@ -154,6 +190,13 @@ def in_batches():
 def draws():
     numbers = zip(torch.rand(4), numpy.random.rand(4), [random.random() for _ in range(4)], strict=True)
     return [graph(0, 0, x=torch.tensor([own] * 3)) for own in numbers]
+
+
+def elsewhere():
+    """As modules that also train have it: torch.set_default_device("cuda")."""
+    graphs = [graph(0, 0.5), graph(1, 1.5)]
+    torch.set_default_device("meta")
+    return graphs
 
 
 def waits(address):
@@ -226,6 +269,14 @@ def test_classes_that_are_one_as_doubles_stay_apart(tmp_path):
     assert loaded.graphs.y.tolist() == [1, 0, 2] and loaded.num_outputs == 3
     largest = [torch.tensor(label, dtype=torch.uint64) for label in (2**64 - 1, 2**63)]
     assert list(read(tmp_path, [graph(0, label) for label in largest]).label_mapping) == [str(2**63), str(2**64 - 1)]
+
+
+def test_whole_numbers_that_may_be_counts_are_not_taken_for_classes(tmp_path):
+    with pytest.raises(StudyError, match="y could be labels or numbers; set task to multiclass"):
+        read(tmp_path, [graph(0, count // 2) for count in range(22)])
+    assert read(tmp_path, [graph(0, count // 2) for count in range(22)], task="multiclass").num_outputs == 11
+    assert read(tmp_path, [graph(0, count // 2) for count in range(20)]).num_outputs == 10
+    assert read(tmp_path, [graph(0, label // 3) for label in range(33)]).task == "multiclass"
 
 
 @pytest.mark.parametrize("shape", [(2,), (1, 2), (2, 1)])
@@ -432,6 +483,19 @@ def test_graphs_of_an_old_pyg_are_named():
         check_graphs([graph(0, 0), old], spec, {})
 
 
+def test_graphs_that_pyg_has_changed_are_to_be_cloned(tmp_path):
+    """ToUndirected leaves in a graph which keys are those of edges, in objects that a file may not hold."""
+    directed = [graph(0, y, edge_index=PATH[:, ::2], edge_attr=torch.tensor([[0.5], [1.5]])) for y in (0, 1)]
+    undirected = [ToUndirected()(own) for own in directed]
+    with pytest.raises(
+        StudyError, match=r"cannot be read \(it holds what PyG notes.*save \[data.clone\(\) for data in"
+    ):
+        read(tmp_path, undirected)
+    graphs = read(tmp_path, [own.clone() for own in undirected]).graphs
+    assert graphs.edge_index[:, :4].tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    assert graphs.edge_attr[:4].tolist() == [[0.5], [0.5], [1.5], [1.5]]
+
+
 class Code:
     def __reduce__(self):
         return (print, ("this must not run",))
@@ -597,10 +661,28 @@ def test_a_class_that_changes_the_working_directory_leaves_it_as_it_was(tmp_path
     assert Path.cwd() == tmp_path and (tmp_path / "work/pyg/processed/data.pt").is_file()
 
 
+def test_a_class_that_sets_the_device_of_torch_leaves_it_as_it_was(tmp_path):
+    loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.elsewhere"), tmp_path, None)
+    assert loaded.graphs.y.tolist() == [[0.5], [1.5]] and torch.empty(0).device.type == "cpu"
+
+
 def test_a_class_that_draws_makes_the_same_data_again(tmp_path):
     spec = pyg_spec(f"{Pairs.__module__}.draws")
     one, other = (load_pyg(spec, tmp_path / name, None).graphs for name in "ab")
     assert one.content_hash() == other.content_hash() and one.x.unique().numel() == 12
+
+
+@pytest.mark.parametrize("how", ["listdir", "glob", "walk", "scandir"])
+def test_a_class_that_lists_a_folder_gets_the_names_in_order(tmp_path, monkeypatch, how):
+    (tmp_path / "root/raw").mkdir(parents=True)
+    for number in (12, 15, 10, 14, 19, 11, 18, 13, 17, 16):
+        (tmp_path / f"root/raw/{number}.txt").touch()
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda *place: sorted(listdir(*place), reverse=True))
+    spec = pyg_spec(f"{Pairs.__module__}.OfFiles", root=str(tmp_path / "root"), how=how)
+    loaded = load_pyg(spec, tmp_path / "work", None)
+    assert loaded.graphs.x[::3, 0].tolist() == list(range(10, 20))
+    assert os.listdir(tmp_path / "root/raw")[0] == "19.txt"
 
 
 def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
@@ -610,6 +692,16 @@ def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
         with pytest.raises(StudyError, match=r"own.waits .*TimeoutError: timed out; mend the class"):
             load_pyg(pyg_spec(f"{Pairs.__module__}.waits", address=address), tmp_path, None)
     assert socket.getdefaulttimeout() is None
+
+
+def test_a_download_that_broke_off_is_made_anew_and_a_whole_one_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(Downloaded, "times", 0)
+    spec = pyg_spec(f"{Pairs.__module__}.Downloaded")
+    with pytest.raises(StudyError, match="TimeoutError"):
+        load_pyg(spec, tmp_path / "work", None)
+    assert load_pyg(spec, tmp_path / "work", None).graphs.num_graphs == 4
+    assert load_pyg(spec, tmp_path / "work", None).graphs.num_graphs == 4
+    assert Downloaded.times == 2
 
 
 def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_path):

@@ -211,6 +211,7 @@ def test_graph_attributes_are_real_targets(tmp_path):
             r"TINY_graph_attributes.txt: line 3 holds 1e\+39, which is not finite as float32; mend the data set$",
         ),
         ((), {"edge_labels": "0\n0\n1\n"}, {}, "TINY_edge_labels.txt: got 3 lines but expected 6, .* of the edges"),
+        ((), {"A": "\n"}, {}, "TINY_edge_labels.txt: got 6 lines but expected 0, one for each of the edges"),
         ((), {"A": EDGES.strip()}, {}, "TINY_A.txt: the last line has no line end"),
         ((), {"A": ""}, {}, "TINY_A.txt: the last line has no line end, or there is no line, .* or add the line end"),
         (
