@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch_geometric
+from torch_geometric import seed_everything
 
 import ssma
 from ssma.aggr import SSMAAggregation
@@ -145,7 +146,7 @@ def _train(
     width = hidden_channels(card, spec["layer"], spec["aggregator"], settings, spec["class"])
     split = prepared.splits[spec["split"]]
     degrees = degree_histogram(prepared.graphs, split["train"], card["level"])
-    torch.manual_seed(spec["seed"])
+    seed_everything(spec["seed"])
     network = Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"], degrees).to(device)
     compiled = compiled and compile_products(network)
     train, parts = _batches(prepared, split, settings, device)
@@ -165,7 +166,7 @@ def _train(
     scores, modules = dict.fromkeys(parts), None
     if status == "ok":
         load_state(network, training.best["state"])
-        torch.manual_seed(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
+        seed_everything(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
         for name, batches in parts.items():
             found = evaluate(network, batches.epoch(), task.loss, task.metric)
             scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}

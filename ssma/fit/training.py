@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch_geometric import seed_everything
 
 from ssma.data.batches import Batch, Batches
 from ssma.data.parts import PartBatches, WholeGraph
@@ -33,8 +34,8 @@ class Task:
 class Training:
     """One training run, epoch by epoch; its state can be saved after each epoch and restored.
 
-    The random numbers of an epoch (batch order, dropout, random selection) follow from the seed and the epoch's
-    number alone, so a restored run continues exactly as it would have.
+    The random numbers of an epoch (batch order, dropout, random selection, what a user's class draws with torch, NumPy
+    or Python) follow from the seed and the epoch's number alone, so a restored run continues exactly as it would have.
 
     What is minimised is the task's loss plus the ``auxiliary_loss()`` of every module that has this method, asked
     for after each forward pass: a scalar tensor, weighted by the module itself. The history holds the two apart.
@@ -106,7 +107,7 @@ class Training:
     def _epoch(self) -> str | None:
         """Trains and validates once; returns why it diverged, if it did."""
         start, rate = time.perf_counter(), self._rate()
-        torch.manual_seed(seed_from(self.seed, "epoch", self.epochs))
+        seed_everything(seed_from(self.seed, "epoch", self.epochs))
         order = torch.Generator().manual_seed(seed_from(self.seed, "order", self.epochs))
         self.network.train()
         losses, extras, count = [], [], 0  # read once, at the end: reading a number waits for the device

@@ -1,7 +1,9 @@
 """Every aggregator in a real, tiny fit through a study's settings; the auxiliary loss; degrees of the training part."""
 
 import math
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -352,6 +354,29 @@ def test_what_draws_in_evaluation_draws_the_same_after_a_kill_at_the_end(study, 
     assert resumed["history"]["train_loss"] == whole["history"]["train_loss"]
     for part in ("train", "validation", "test"):
         assert resumed[part] == whole[part]
+
+
+class NotTorch(Indexing):
+    """A user's class that draws its weights, and what it leaves out, with NumPy's and Python's generators."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__(in_channels, heads)
+        self.weight = nn.Parameter(torch.from_numpy(np.random.rand(in_channels).astype("float32")))
+
+    def forward(self, x, index=None, *args, **kwargs):
+        kept = torch.tensor([random.random() < 0.7 for _ in range(len(x))]) if self.training else np.random.rand()
+        return super().forward(x * self.weight * torch.as_tensor(kept).float().reshape(-1, 1), index, *args, **kwargs)
+
+
+def test_what_draws_with_other_generators_than_torch_s_draws_the_same_each_time(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.NotTorch", "class_code": "c"}
+    one, other = (run_fit(Results(tmp_path / name), prepared, spec, CPU) for name in "ab")
+    assert (one["status"], one["reason"], one["deterministic"]) == ("ok", None, True)
+    for part in ("train", "validation", "test"):
+        assert one[part] == other[part]
+    assert one["history"]["train_loss"] == other["history"]["train_loss"]
+    seeded = run_fit(Results(tmp_path / "a"), prepared, spec | {"seed": 6}, CPU)
+    assert seeded["history"]["train_loss"] != one["history"]["train_loss"]
 
 
 class Leaving(Indexing):
