@@ -146,8 +146,16 @@ def _train(
     width = hidden_channels(card, spec["layer"], spec["aggregator"], settings, spec["class"])
     split = prepared.splits[spec["split"]]
     degrees = degree_histogram(prepared.graphs, split["train"], card["level"])
+
+    def make() -> Network:
+        return Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"], degrees)
+
+    other = make() if spec["class"] else None
     seed_everything(spec["seed"])
-    network = Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"], degrees).to(device)
+    network = make()
+    if other is not None:
+        _check_apart(network, other)
+    network.to(device)
     compiled = compiled and compile_products(network)
     train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
@@ -193,6 +201,17 @@ def _train(
         "seconds_per_step": seconds / max(training.steps, 1),
         "peak_memory_mb": _peak_memory(device),
     }
+
+
+def _check_apart(network: Network, other: Network) -> None:
+    """Refuses two networks that train the same weights: a fit would begin with what the ones before it have learnt."""
+    known = {id(parameter) for parameter in other.parameters()}
+    for name, parameter in network.named_parameters():
+        if id(parameter) in known and parameter.requires_grad:
+            raise StudyError(
+                f"parameter {name} is one and the same in every network, so that a fit would begin with what others "
+                f"have learnt; make it in __init__, where a default such as act=PReLU() is made once for all"
+            )
 
 
 def _batches(

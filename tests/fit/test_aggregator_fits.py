@@ -226,6 +226,26 @@ def test_weights_that_are_no_parameters_end_the_fit_in_its_first_step(study, pre
     assert record["reason"].endswith("make it a torch.nn.Parameter, and a list of layers a torch.nn.ModuleList")
 
 
+class Sharing(SumAggregation):
+    """A user's class with a module as a default, which Python makes once for all networks."""
+
+    def __init__(self, in_channels, heads, act=nn.PReLU()):  # noqa: B008
+        super().__init__()
+        self.act = act
+
+    def forward(self, x, *args, **kwargs):
+        return super().forward(self.act(x), *args, **kwargs)
+
+
+def test_weights_that_all_networks_share_are_refused_in_the_first_fit(study, prepared, tmp_path, monkeypatch):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Sharing", "class_code": "c"}
+    reasons = [run_fit(Results(tmp_path / name), prepared, spec, CPU)["reason"] for name in "ab"]
+    start = "parameter blocks.0.conv.aggr_module.act.weight is one and the same in every network, so that a fit would"
+    assert all(reason.startswith(start) for reason in reasons)
+    monkeypatch.setattr(Sharing.__init__.__defaults__[0].weight, "requires_grad", False)  # a constant may be shared
+    assert run_fit(Results(tmp_path), prepared, spec, CPU)["status"] == "ok"
+
+
 def summary_of(kind, study, prepared, folder):
     """Returns what a user's class tells of itself in the record of a fit with it, which has to be ok."""
     spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.{kind.__name__}", "class_code": "c"}
