@@ -102,14 +102,13 @@ class Training:
             )
 
     def _check_learnt(self, minimised: torch.Tensor) -> None:
-        """Refuses what the loss could be minimised by and no optimiser knows of, such as a layer in a list."""
+        """Refuses what the loss could be minimised by and no optimiser knows of, such as a plain tensor."""
         known = {id(parameter) for parameter in self.network.parameters()}
         for tensor in _leaves(minimised):
             if id(tensor) not in known:
                 raise StudyError(
                     f"a tensor of shape {tuple(tensor.shape)} wants a gradient but is no parameter of the network, so "
-                    f"that it is neither trained nor within the budget; make it a torch.nn.Parameter, and a list of "
-                    f"layers a torch.nn.ModuleList"
+                    f"that it is neither trained nor within the budget; make it a torch.nn.Parameter"
                 )
 
     def _rate(self) -> float:
