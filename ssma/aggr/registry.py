@@ -92,7 +92,8 @@ def make_aggregation(
         **options: Options of the aggregation.
 
     Raises:
-        ValueError: If there is no such aggregation, or its options or ``degrees`` are wrong.
+        ValueError: If there is no such aggregation, or its options or ``degrees`` are wrong, or if a class keeps
+            modules where torch does not find them.
         TypeError: If the class does not take these arguments or is no PyG `Aggregation`. One that returns another shape
             than a row for each node, as wide as a message, or numbers of another type than those of the messages,
             raises a `ValueError` when it is called; one whose rows depend on messages of other nodes does so when it
@@ -106,12 +107,27 @@ def make_aggregation(
         aggr = kind(**{key: given[key] for key in takes}, **options)
         if not isinstance(aggr, Aggregation):
             raise TypeError(f"{path} made a {type(aggr).__name__} but expected a torch_geometric.nn.aggr.Aggregation")
+        _check_known(aggr)
         aggr.register_forward_hook(_check_result, with_kwargs=True)
         return aggr
     if name not in AGGREGATORS:
         raise ValueError(f"unknown aggregation {name!r}; expected one of {', '.join(AGGREGATORS)}")
     kind = AGGREGATORS[name]
     return kind.make(**{key: given[key] for key in kind.takes}, **options)
+
+
+def _check_known(aggr: Aggregation) -> None:
+    """Refuses modules in plain lists and dicts: their weights are not trained, and a dropout acts in evaluation too."""
+    known = set(aggr.modules())
+    for name, value in (item for module in aggr.modules() for item in vars(module).items()):
+        kept = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+        for each in kept:
+            if isinstance(each, torch.nn.Module) and each not in known:
+                raise ValueError(
+                    f"{type(aggr).__name__} keeps a {type(each).__name__} in the {type(value).__name__} {name}, where "
+                    f"torch does not find it: it is neither trained nor switched to evaluation; make {name} a "
+                    f"torch.nn.ModuleList or ModuleDict"
+                )
 
 
 def _check_result(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, Any], out: Tensor) -> None:

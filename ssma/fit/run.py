@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 import torch_geometric
+from torch_geometric import seed_everything
 
 import ssma
 from ssma.aggr import SSMAAggregation
@@ -145,8 +146,16 @@ def _train(
     width = hidden_channels(card, spec["layer"], spec["aggregator"], settings, spec["class"])
     split = prepared.splits[spec["split"]]
     degrees = degree_histogram(prepared.graphs, split["train"], card["level"])
-    torch.manual_seed(spec["seed"])
-    network = Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"], degrees).to(device)
+
+    def make() -> Network:
+        return Network(card, spec["layer"], spec["aggregator"], settings, width, spec["class"], degrees)
+
+    other = make() if spec["class"] else None
+    seed_everything(spec["seed"])
+    network = make()
+    if other is not None:
+        _check_apart(network, other)
+    network.to(device)
     compiled = compiled and compile_products(network)
     train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
@@ -165,7 +174,7 @@ def _train(
     scores, modules = dict.fromkeys(parts), None
     if status == "ok":
         load_state(network, training.best["state"])
-        torch.manual_seed(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
+        seed_everything(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
         for name, batches in parts.items():
             found = evaluate(network, batches.epoch(), task.loss, task.metric)
             scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}
@@ -192,6 +201,17 @@ def _train(
         "seconds_per_step": seconds / max(training.steps, 1),
         "peak_memory_mb": _peak_memory(device),
     }
+
+
+def _check_apart(network: Network, other: Network) -> None:
+    """Refuses two networks that train the same weights: a fit would begin with what the ones before it have learnt."""
+    known = {id(parameter) for parameter in other.parameters()}
+    for name, parameter in network.named_parameters():
+        if id(parameter) in known and parameter.requires_grad:
+            raise StudyError(
+                f"parameter {name} is one and the same in every network, so that a fit would begin with what others "
+                f"have learnt; make it in __init__, where a default such as act=PReLU() is made once for all"
+            )
 
 
 def _batches(

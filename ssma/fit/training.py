@@ -3,13 +3,14 @@
 import copy
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+from torch_geometric import seed_everything
 
 from ssma.data.batches import Batch, Batches
 from ssma.data.parts import PartBatches, WholeGraph
@@ -33,8 +34,8 @@ class Task:
 class Training:
     """One training run, epoch by epoch; its state can be saved after each epoch and restored.
 
-    The random numbers of an epoch (batch order, dropout, random selection) follow from the seed and the epoch's
-    number alone, so a restored run continues exactly as it would have.
+    The random numbers of an epoch (batch order, dropout, random selection, what a user's class draws with torch, NumPy
+    or Python) follow from the seed and the epoch's number alone, so a restored run continues exactly as it would have.
 
     What is minimised is the task's loss plus the ``auxiliary_loss()`` of every module that has this method, asked
     for after each forward pass: a scalar tensor, weighted by the module itself. The history holds the two apart.
@@ -75,7 +76,8 @@ class Training:
 
         Raises:
             ValueError: If the initial rate is below its floor, so that there is nothing to train.
-            StudyError: If a module made parameters while it ran: they would stay as they were drawn, beyond the budget.
+            StudyError: If a module made parameters while it ran, or learns by tensors that are none: they would stay as
+                they were drawn, beyond the budget.
         """
         if self.settings["lr"] < self.settings["min_lr"]:
             raise ValueError(f"training.lr is {self.settings['lr']}, below training.min_lr {self.settings['min_lr']}")
@@ -99,6 +101,16 @@ class Training:
                 f"make it in __init__"
             )
 
+    def _check_learnt(self, minimised: torch.Tensor) -> None:
+        """Refuses what the loss could be minimised by and no optimiser knows of, such as a plain tensor."""
+        known = {id(parameter) for parameter in self.network.parameters()}
+        for tensor in _leaves(minimised):
+            if id(tensor) not in known:
+                raise StudyError(
+                    f"a tensor of shape {tuple(tensor.shape)} wants a gradient but is no parameter of the network, so "
+                    f"that it is neither trained nor within the budget; make it a torch.nn.Parameter"
+                )
+
     def _rate(self) -> float:
         """Returns the rate to 12 digits, as settings have: 0.1 times 0.0003 is a little below 3e-5."""
         return float(canonical(self.optimizer.param_groups[0]["lr"]))
@@ -106,7 +118,7 @@ class Training:
     def _epoch(self) -> str | None:
         """Trains and validates once; returns why it diverged, if it did."""
         start, rate = time.perf_counter(), self._rate()
-        torch.manual_seed(seed_from(self.seed, "epoch", self.epochs))
+        seed_everything(seed_from(self.seed, "epoch", self.epochs))
         order = torch.Generator().manual_seed(seed_from(self.seed, "order", self.epochs))
         self.network.train()
         losses, extras, count = [], [], 0  # read once, at the end: reading a number waits for the device
@@ -114,7 +126,10 @@ class Training:
             self.optimizer.zero_grad(set_to_none=True)
             loss, size = loss_terms(self.task.loss, self.network(batch), batch.y)
             extra = [_auxiliary_loss(module) for module in self.with_auxiliary_loss]
-            (loss / max(size, 1) + sum(extra)).backward()
+            minimised = loss / max(size, 1) + sum(extra)
+            if not (self.epochs or losses):
+                self._check_learnt(minimised)
+            minimised.backward()
             self.optimizer.step()
             losses.append(loss.detach())
             extras.append([value.detach() for value in extra])
@@ -167,6 +182,18 @@ def adamw(network: nn.Module, **options: float) -> torch.optim.AdamW:
     # the fused step takes no complex numbers, and of a parameter with gaps in memory it changes the gaps
     fused = all(value.is_contiguous() and value.is_floating_point() for value in network.parameters())
     return torch.optim.AdamW(network.parameters(), fused=fused, foreach=not fused, **options)
+
+
+def _leaves(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yields the tensors that going backward from one would give a gradient."""
+    todo, seen = [tensor.grad_fn], {None}
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            if hasattr(node, "variable"):
+                yield node.variable
+            todo += [before for before, _ in node.next_functions]
 
 
 def load_state(network: nn.Module, state: dict[str, Any]) -> None:

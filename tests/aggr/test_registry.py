@@ -53,6 +53,29 @@ def test_a_class_of_the_user_returns_a_tensor():
         aggr(torch.randn(2, 4), torch.tensor([0, 2]))
 
 
+class Keeping(Aggregation):
+    """A user's class that keeps its modules in something."""
+
+    def __init__(self, in_channels, heads, how):
+        super().__init__()
+        linear, dropout = torch.nn.Linear(in_channels, in_channels), torch.nn.Dropout()
+        self.steps = {
+            "list": lambda: [linear, dropout],
+            "tuple": lambda: (dropout,),
+            "dict": lambda: {"first": linear},
+            "ModuleList": lambda: torch.nn.ModuleList([linear, dropout]),
+        }[how]()
+
+
+@pytest.mark.parametrize(("how", "first"), [("list", "Linear"), ("tuple", "Dropout"), ("dict", "Linear")])
+def test_a_class_of_the_user_hides_no_modules_from_torch(how, first):
+    path = f"{Keeping.__module__}.Keeping"
+    with pytest.raises(ValueError, match=f"Keeping keeps a {first} in the {how} steps, where torch does not find it"):
+        make_aggregation("mine", 4, 1, path, how=how)
+    kept = make_aggregation("mine", 4, 1, path, how="ModuleList").eval()
+    assert [module.training for module in kept.modules()] == [False] * 4
+
+
 class Retyped(Aggregation):
     """A user's class whose results have another type than messages."""
 

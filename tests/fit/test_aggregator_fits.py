@@ -1,7 +1,9 @@
 """Every aggregator in a real, tiny fit through a study's settings; the auxiliary loss; degrees of the training part."""
 
 import math
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -199,6 +201,47 @@ def test_a_parameter_that_is_made_in_the_first_call_ends_the_fit(prepared):
     assert network.late.item() == 0
 
 
+class Hiding(SumAggregation):
+    """A user's class with a weight that torch does not know of."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__()
+        self.weight = torch.eye(in_channels, requires_grad=True)
+
+    def forward(self, x, *args, **kwargs):
+        return super().forward(x @ self.weight, *args, **kwargs)
+
+
+def test_a_weight_that_is_no_parameter_ends_the_fit_in_its_first_step(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Hiding", "class_code": "c"}
+    record = run_fit(Results(tmp_path), prepared, spec, CPU)
+    assert (record["status"], record["epochs"]) == ("failed", None)
+    assert record["reason"] == (
+        "a tensor of shape (36, 36) wants a gradient but is no parameter of the network, so that it is neither trained "
+        "nor within the budget; make it a torch.nn.Parameter"
+    )
+
+
+class Sharing(SumAggregation):
+    """A user's class with a module as a default, which Python makes once for all networks."""
+
+    def __init__(self, in_channels, heads, act=nn.PReLU()):  # noqa: B008
+        super().__init__()
+        self.act = act
+
+    def forward(self, x, *args, **kwargs):
+        return super().forward(self.act(x), *args, **kwargs)
+
+
+def test_weights_that_all_networks_share_are_refused_in_the_first_fit(study, prepared, tmp_path, monkeypatch):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Sharing", "class_code": "c"}
+    reasons = [run_fit(Results(tmp_path / name), prepared, spec, CPU)["reason"] for name in "ab"]
+    start = "parameter blocks.0.conv.aggr_module.act.weight is one and the same in every network, so that a fit would"
+    assert all(reason.startswith(start) for reason in reasons)
+    monkeypatch.setattr(Sharing.__init__.__defaults__[0].weight, "requires_grad", False)  # a constant may be shared
+    assert run_fit(Results(tmp_path), prepared, spec, CPU)["status"] == "ok"
+
+
 def summary_of(kind, study, prepared, folder):
     """Returns what a user's class tells of itself in the record of a fit with it, which has to be ok."""
     spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.{kind.__name__}", "class_code": "c"}
@@ -352,6 +395,29 @@ def test_what_draws_in_evaluation_draws_the_same_after_a_kill_at_the_end(study, 
     assert resumed["history"]["train_loss"] == whole["history"]["train_loss"]
     for part in ("train", "validation", "test"):
         assert resumed[part] == whole[part]
+
+
+class NotTorch(Indexing):
+    """A user's class that draws its weights, and what it leaves out, with NumPy's and Python's generators."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__(in_channels, heads)
+        self.weight = nn.Parameter(torch.from_numpy(np.random.rand(in_channels).astype("float32")))
+
+    def forward(self, x, index=None, *args, **kwargs):
+        kept = torch.tensor([random.random() < 0.7 for _ in range(len(x))]) if self.training else np.random.rand()
+        return super().forward(x * self.weight * torch.as_tensor(kept).float().reshape(-1, 1), index, *args, **kwargs)
+
+
+def test_what_draws_with_other_generators_than_torch_s_draws_the_same_each_time(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.NotTorch", "class_code": "c"}
+    one, other = (run_fit(Results(tmp_path / name), prepared, spec, CPU) for name in "ab")
+    assert (one["status"], one["reason"], one["deterministic"]) == ("ok", None, True)
+    for part in ("train", "validation", "test"):
+        assert one[part] == other[part]
+    assert one["history"]["train_loss"] == other["history"]["train_loss"]
+    seeded = run_fit(Results(tmp_path / "a"), prepared, spec | {"seed": 6}, CPU)
+    assert seeded["history"]["train_loss"] != one["history"]["train_loss"]
 
 
 class Leaving(Indexing):
