@@ -102,7 +102,34 @@ def unprepared(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
     """Yields a line for each data set that is not prepared, with the last one of its log, which says why."""
     for dataset in plan["datasets"].values():
         if not (results.data(dataset["id"]) / "card.json").exists():
-            log = results.root / "logs" / "prepare" / f"{dataset['id']}.log"
-            told = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
-            why = f": {told[0].removeprefix('ssma: ')} ({log})" if told else ""
+            log = results.log("prepare", dataset["id"])
+            told = _last_line(log)
+            why = f": {told} ({log})" if told else ""
             yield f"data set {dataset['label']} is not prepared{why}"
+
+
+def why_no_result(results: Results, arm_id: str) -> str | None:
+    """Returns None for an arm that has a result, else what its records say of that, or else the last line of the log of
+    its job: one that was killed leaves no record. Of an arm that was not begun it is an empty text.
+    """
+    for path in (results.evaluation(arm_id), results.chosen(arm_id)):
+        if path.exists():
+            try:
+                record = read_record(path)
+            except StudyError as error:
+                return str(error)
+            if record["status"] != "ok":
+                return record["reason"]
+            if path == results.evaluation(arm_id):
+                return None
+    logs = [path for job in ("evaluate", "tune") if (path := results.log(job, arm_id)).exists()]
+    if not logs:
+        return ""
+    last = max(logs, key=lambda path: path.stat().st_mtime)
+    return f"no result yet; {last} " + (f"ends with: {told}" if (told := _last_line(last)) else "is empty")
+
+
+def _last_line(log: Path) -> str:
+    """Returns the last line of a log without the command's name, empty if there is no log, or nothing in it."""
+    told = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
+    return told[0].removeprefix("ssma: ") if told else ""
