@@ -164,7 +164,8 @@ def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path,
     """Arms by name: one whose search failed has no evaluation; one whose job was killed left nothing but its log."""
     arms = ["done", "searched", "evaluated", "killed", "tuning", "at once", "waiting", "damaged"]
     plan = {"kind": "plan", "study": "s", "config": {"track": {"enabled": False}}, "datasets": {}, "ablations": {}}
-    write_record(tmp_path / "plan.json", plan | {"arms": [{"id": arm} for arm in arms]})
+    theory = {"mixing": {"id": "mixing-1"}, "growth": {"id": "growth-2"}}
+    write_record(tmp_path / "plan.json", plan | {"arms": [{"id": arm} for arm in arms], "theory": theory})
     for path, status, reason in (
         ("done/chosen", "ok", None),
         ("done/evaluation", "ok", None),
@@ -179,6 +180,7 @@ def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path,
         ("tune/killed", "2 trials\n"),
         ("evaluate/killed", "a\nfit 3 of 9\n"),
         ("tune/tuning", "ssma: no x\n"),
+        ("theory/mixing-1", "epoch 7\n"),
     ):
         (log := tmp_path / "logs" / f"{path}.log").parent.mkdir(parents=True, exist_ok=True)
         log.write_text(text)
@@ -194,6 +196,8 @@ def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path,
         f"  tuning: no result yet; {tmp_path}/logs/tune/tuning.log ends with: no x",
         f"  at once: no result yet; {tmp_path}/logs/evaluate/at once.log is empty",
         f"  damaged: {damaged}: changed after it was sealed; delete it to have it made again",
+        f"  theory experiment mixing: no result yet; {tmp_path}/logs/theory/mixing-1.log ends with: epoch 7",
+        "  theory experiment growth: it has not run",
     ]
 
 
