@@ -20,10 +20,10 @@ from ssma.study.config import Study, load_study
 from ssma.study.cost import describe, duration, plan_cost, usable_cores
 from ssma.study.jobs import this_command
 from ssma.study.locks import exclusive
-from ssma.study.lookup import named, named_arm, open_results, read_plan, started_plan, unprepared
+from ssma.study.lookup import named, named_arm, open_results, read_plan, started_plan, unfinished, why_no_result
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
-from ssma.study.records import read_record, write_record
+from ssma.study.records import write_record
 from ssma.study.tuning import storage_url
 
 log = logging.getLogger("ssma")
@@ -297,18 +297,10 @@ def _status(options: argparse.Namespace) -> int:
     from ssma.track.live import unusable
 
     plan, results = open_results(options.plan)
-    records = [path for arm in plan["arms"] if (path := results.evaluation(arm["id"])).exists()]
-    failed = [record for path in records if (record := read_record(path))["status"] != "ok"]
-    print(f"{plan['study']}: {len(records) - len(failed)} of {len(plan['arms'])} arms have a result")
-    for record in failed:
-        print(f"  {record['arm_id']}: {record['reason']}")
-    for line in unprepared(plan, results):
+    reasons = {arm["id"]: why_no_result(results, arm["id"]) for arm in plan["arms"]}
+    print(f"{plan['study']}: {list(reasons.values()).count(None)} of {len(plan['arms'])} arms have a result")
+    for line in [*(f"{arm}: {why}" for arm, why in reasons.items() if why), *unfinished(plan, results)]:
         print(f"  {line}")
-    for name, experiment in plan.get("theory", {}).items():  # older plans have none
-        path = results.theory(experiment["id"])
-        record = read_record(path) if path.exists() else {"status": "missing", "reason": "it has not run"}
-        if record["status"] != "ok":
-            print(f"  theory experiment {name}: {record['reason']}")
     if reason := unusable(results):
         print(f"  MLflow was not filled: {reason}. Mend it and run: {this_command()} track {options.plan}")
     out = options.out or Path("reports", plan["study"])

@@ -160,6 +160,47 @@ def test_status_tells_why_a_data_set_is_not_prepared(tmp_path, capsys):
         assert f"  data set d is not prepared{why}\n" in capsys.readouterr().out
 
 
+def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path, capsys):
+    """Arms by name: one whose search failed has no evaluation; one whose job was killed left nothing but its log."""
+    arms = ["done", "searched", "evaluated", "killed", "tuning", "at once", "waiting", "damaged"]
+    plan = {"kind": "plan", "study": "s", "config": {"track": {"enabled": False}}, "datasets": {}, "ablations": {}}
+    theory = {"mixing": {"id": "mixing-1"}, "growth": {"id": "growth-2"}}
+    write_record(tmp_path / "plan.json", plan | {"arms": [{"id": arm} for arm in arms], "theory": theory})
+    for path, status, reason in (
+        ("done/chosen", "ok", None),
+        ("done/evaluation", "ok", None),
+        ("searched/chosen", "failed", "no valid trial: no memory"),
+        ("evaluated/chosen", "ok", None),
+        ("evaluated/evaluation", "failed", "2 of 3 fits failed"),
+        ("killed/chosen", "ok", None),
+    ):
+        record = {"kind": Path(path).name, "arm_id": Path(path).parent.name, "status": status, "reason": reason}
+        write_record(tmp_path / "arms" / f"{path}.json", record)
+    for path, text in (
+        ("tune/killed", "2 trials\n"),
+        ("evaluate/killed", "a\nfit 3 of 9\n"),
+        ("tune/tuning", "ssma: no x\n"),
+        ("theory/mixing-1", "epoch 7\n"),
+    ):
+        (log := tmp_path / "logs" / f"{path}.log").parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(text)
+    (tmp_path / "logs/evaluate/at once.log").touch()
+    (damaged := tmp_path / "arms/damaged/evaluation.json").parent.mkdir()
+    damaged.write_text('{"status": "ok", "seal": "0"}')
+    assert main(["status", str(tmp_path / "plan.json"), "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "s: 1 of 8 arms have a result",
+        "  searched: no valid trial: no memory",
+        "  evaluated: 2 of 3 fits failed",
+        f"  killed: no result yet; {tmp_path}/logs/evaluate/killed.log ends with: fit 3 of 9",
+        f"  tuning: no result yet; {tmp_path}/logs/tune/tuning.log ends with: no x",
+        f"  at once: no result yet; {tmp_path}/logs/evaluate/at once.log is empty",
+        f"  damaged: {damaged}: changed after it was sealed; delete it to have it made again",
+        f"  theory experiment mixing: no result yet; {tmp_path}/logs/theory/mixing-1.log ends with: epoch 7",
+        "  theory experiment growth: it has not run",
+    ]
+
+
 def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_path, capsys):
     plan = tmp_path / "results" / "plan.json"
     write_record(

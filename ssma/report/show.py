@@ -170,7 +170,7 @@ def _where(written: Results, arm: dict[str, Any]) -> dict[str, Any]:
     return {
         "trials": written.chosen(arm["id"]),
         "fits": written.evaluation(arm["id"]),
-        "logs": ", ".join(str(written.root / "logs" / job / f"{arm['id']}.log") for job in jobs),
+        "logs": ", ".join(str(written.log(job, arm["id"])) for job in jobs),
         "MLflow": f"search for: tags.\"ssma.arm\" = '{arm['id']}'",
         "again": f"ssma rerun {written.plan} {arm['id']}",
     }

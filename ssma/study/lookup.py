@@ -1,7 +1,7 @@
 """Reading a plan, and finding things of it by name, with an error that helps."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +98,49 @@ def named_arm(plan: Mapping[str, Any], text: str) -> dict[str, Any]:
     )
 
 
-def unprepared(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
-    """Yields a line for each data set that is not prepared, with the last one of its log, which says why."""
+def unfinished(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
+    """Yields a line for each data set that is not prepared and each theory experiment without a result, with why."""
     for dataset in plan["datasets"].values():
         if not (results.data(dataset["id"]) / "card.json").exists():
-            log = results.root / "logs" / "prepare" / f"{dataset['id']}.log"
-            told = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
-            why = f": {told[0].removeprefix('ssma: ')} ({log})" if told else ""
+            log = results.log("prepare", dataset["id"])
+            told = _last_line(log)
+            why = f": {told} ({log})" if told else ""
             yield f"data set {dataset['label']} is not prepared{why}"
+    for name, experiment in plan.get("theory", {}).items():  # older plans have none
+        path = results.theory(experiment["id"])
+        begun = _left_by(results, ["theory"], experiment["id"])
+        record = read_record(path) if path.exists() else {"status": "missing", "reason": begun or "it has not run"}
+        if record["status"] != "ok":
+            yield f"theory experiment {name}: {record['reason']}"
+
+
+def why_no_result(results: Results, arm_id: str) -> str | None:
+    """Returns None for an arm that has a result, else what its records say of that, or else the last line of the log of
+    its job: one that was killed leaves no record. Of an arm that was not begun it is an empty text.
+    """
+    for path in (results.evaluation(arm_id), results.chosen(arm_id)):
+        if path.exists():
+            try:
+                record = read_record(path)
+            except StudyError as error:
+                return str(error)
+            if record["status"] != "ok":
+                return record["reason"]
+            if path == results.evaluation(arm_id):
+                return None
+    return _left_by(results, ["evaluate", "tune"], arm_id)
+
+
+def _left_by(results: Results, jobs: Sequence[str], item_id: str) -> str:
+    """Returns how the last log of jobs of an arm or experiment ends that left no record, empty if none was begun."""
+    logs = [path for job in jobs if (path := results.log(job, item_id)).exists()]
+    if not logs:
+        return ""
+    last = max(logs, key=lambda path: path.stat().st_mtime)
+    return f"no result yet; {last} " + (f"ends with: {told}" if (told := _last_line(last)) else "is empty")
+
+
+def _last_line(log: Path) -> str:
+    """Returns the last line of a log without the command's name, empty if there is no log, or nothing in it."""
+    told = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
+    return told[0].removeprefix("ssma: ") if told else ""

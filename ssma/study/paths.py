@@ -45,6 +45,9 @@ class Results:
     def theory(self, experiment_id: str) -> Path:
         return self.root / "theory" / f"{experiment_id}.json"
 
+    def log(self, job: str, item_id: str) -> Path:
+        return self.root / "logs" / job / f"{item_id}.log"
+
     @property
     def fits(self) -> Path:
         return self.root / "fits"
