@@ -71,7 +71,8 @@ class _GroupSoftmax(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         weight, group, sizes = ctx.saved_tensors
-        share = grad * weight
+        # a gradient may overflow where the weight is 0, as of a large message beside slots of tiny ones
+        share = torch.where(weight == 0, 0, grad * weight)
         return share.sub_(_group_sums(share, group, sizes).mul_(weight)), None, None
 
 

@@ -1,5 +1,6 @@
 """SSMA against its definition over the whole range of kappa, width, heads, degrees and options."""
 
+import copy
 import itertools
 import math
 
@@ -353,6 +354,24 @@ def test_options_at_zero(kappa, mixing, normalisation):
         assert out.isfinite().all()
         assert messages.grad.isfinite().all()
         assert all(p.grad.isfinite().all() for p in aggr.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("learn_affine", [False, True])
+def test_large_messages_beside_tiny_ones(learn_affine):
+    """The weight of a large message underflows to 0 in some slots; where such a slot is tiny, its slope is steep."""
+    torch.manual_seed(0)
+    aggr = SSMAAggregation(3, 4, mixing="product", learn_affine=learn_affine)
+    messages = torch.randn(20, 3).clamp(-1, 1)
+    messages[::3] *= 1e12
+    messages[1::3] *= 1e-30
+    messages[2::6] = 0
+    index, gradients = torch.randint(5, (20,)), []
+    for one in (aggr, copy.deepcopy(aggr).double()):
+        leaf = messages.to(one.bias.dtype).clone().requires_grad_()
+        one(leaf, index, dim_size=6).sum().backward()
+        gradients.append(leaf.grad)
+        assert all(p.grad.isfinite().all() for p in one.parameters() if p.grad is not None)
+    assert relative(*gradients) < 0.05  # float32 rounds scores of 1e12 to whole numbers
 
 
 def test_padding_sends_no_gradient():
