@@ -326,8 +326,8 @@ def _show(options: argparse.Namespace) -> int:
 
     plan, results = open_results(options.plan)
     is_fit = os.path.exists(results.fit(options.cell))  # which takes no name amiss, however long
-    text = describe_fit(results, options.cell) if is_fit else describe_arm(results, plan, named_arm(plan, options.cell))
-    print(text, end="")
+    made = describe_fit if is_fit else describe_arm
+    print(made(results, plan, options.cell if is_fit else named_arm(plan, options.cell)), end="")
     return 0
 
 
