@@ -205,11 +205,14 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     x, words = _features([data_list[number] for number in kept], kept, spec["features"])
     task, y, mapping = _targets([data_list[number] for number in kept], kept, spec["task"])
     metric, loss = spec["metric"] or METRICS[task][0], spec["loss"]
-    if metric not in METRICS[task] or (loss and task != "regression"):
-        wrong = f"metric {metric}" if metric not in METRICS[task] else f"loss {loss}"
+    if metric not in METRICS[task]:
+        other = next(other for other, metrics in METRICS.items() if metric in metrics)
         raise StudyError(
-            f"got {wrong} for a {task} task; its metrics are {', '.join(METRICS[task])}, loss is for regression"
+            f"got metric {metric} for a {task} task; its metrics are {', '.join(METRICS[task])}, "
+            f"{metric} is for task: {other}"
         )
+    if loss and task != "regression":
+        raise StudyError(f"got loss {loss} for a {task} task; loss is for task: regression")
     rows = iter(zip(x, y, strict=True))
     made = []
     for data in data_list:
