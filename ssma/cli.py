@@ -301,7 +301,7 @@ def _status(options: argparse.Namespace) -> int:
     failed = [record for path in records if (record := read_record(path))["status"] != "ok"]
     print(f"{plan['study']}: {len(records) - len(failed)} of {len(plan['arms'])} arms have a result")
     for record in failed:
-        print(f"  {record['arm_id']}: {record['reason']}")
+        print(f"  {record['arm_id']}: {' '.join(record['reason'].splitlines())}")
     for line in unprepared(plan, results):
         print(f"  {line}")
     for name, experiment in plan.get("theory", {}).items():  # older plans have none
