@@ -300,7 +300,7 @@ def _status(options: argparse.Namespace) -> int:
     reasons = {arm["id"]: why_no_result(results, arm["id"]) for arm in plan["arms"]}
     print(f"{plan['study']}: {list(reasons.values()).count(None)} of {len(plan['arms'])} arms have a result")
     for line in [*(f"{arm}: {why}" for arm, why in reasons.items() if why), *unfinished(plan, results)]:
-        print(f"  {line}")
+        print(f"  {' '.join(line.splitlines())}")
     if reason := unusable(results):
         print(f"  MLflow was not filled: {reason}. Mend it and run: {this_command()} track {options.plan}")
     out = options.out or Path("reports", plan["study"])
@@ -318,8 +318,8 @@ def _show(options: argparse.Namespace) -> int:
 
     plan, results = open_results(options.plan)
     is_fit = os.path.exists(results.fit(options.cell))  # which takes no name amiss, however long
-    text = describe_fit(results, options.cell) if is_fit else describe_arm(results, plan, named_arm(plan, options.cell))
-    print(text, end="")
+    made = describe_fit if is_fit else describe_arm
+    print(made(results, plan, options.cell if is_fit else named_arm(plan, options.cell)), end="")
     return 0
 
 

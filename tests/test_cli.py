@@ -237,6 +237,16 @@ def test_status_tells_of_a_note_that_is_no_text(tmp_path, capsys):
     assert "MLflow was not filled: disk \ufffd full. Mend it" in capsys.readouterr().out
 
 
+def test_status_tells_a_reason_of_several_lines_in_one(tmp_path, capsys):
+    plan = tmp_path / "results" / "plan.json"
+    record = {"kind": "plan", "study": "s", "config": {"track": {"enabled": False}}}
+    write_record(plan, record | {"arms": [{"id": "a"}], "datasets": {}, "ablations": {}})
+    failed = {"kind": "evaluation", "arm_id": "a", "status": "failed", "reason": "CUDA error: assert\nDebug with X\n"}
+    write_record(plan.parent / "arms" / "a" / "evaluation.json", failed)
+    assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "s: 0 of 1 arms have a result\n  a: CUDA error: assert Debug with X\n"
+
+
 def test_status_offers_no_ui_where_nothing_is_tracked(tmp_path, capsys):
     plan = tmp_path / "results" / "plan.json"
     for enabled in (True, False):

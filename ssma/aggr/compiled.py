@@ -1,8 +1,10 @@
 """What is compiled by `torch.compile`, and how: above all what SSMA's product does between its matrix products."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import reduce
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -71,6 +73,8 @@ def run(function: Callable, options: tuple, dims: tuple, *tensors: Tensor | None
     )  # fmt: skip
     for tensor, dim in varying:
         torch._dynamo.maybe_mark_dynamic(tensor, dim)
+    if not _KERNELS:
+        _discard_cut_off()
     if key not in _KERNELS:
         _KERNELS[key] = _kernel(function, options)
     try:
@@ -80,6 +84,20 @@ def run(function: Callable, options: tuple, dims: tuple, *tensors: Tensor | None
             f"SSMAAggregation got compiled=True but torch.compile failed: {error}\nOn a CPU it needs a C++ compiler"
             f" (with conda: cxx-compiler), on a GPU Triton; install it, or leave compiled at its default, False"
         ) from error
+
+
+def _discard_cut_off() -> None:
+    """Deletes empty libraries from torch's cache. Processes that were killed while a compiler wrote these left them;
+    torch never makes them anew, and loads them in vain."""
+    from torch._inductor.codecache import cache_dir, get_lock_dir  # takes seconds, which a compiler needs as well
+    from torch.utils._filelock import FileLock
+
+    for library in Path(cache_dir()).glob("*/*.so"):
+        with suppress(OSError):  # another process may be at it too
+            if library.stat().st_size == 0:
+                with FileLock(Path(get_lock_dir(), f"{library.name.partition('.')[0]}.lock")):  # of its maker
+                    if library.stat().st_size == 0:
+                        library.unlink()
 
 
 def _plain(tensor: Tensor) -> Tensor:

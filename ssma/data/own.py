@@ -72,10 +72,8 @@ def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
             reason = f"it holds other objects, {f'of {kind[1]}' if kind else 'or is damaged'}"
             if kind and kind[1].endswith(".AttrType"):
                 reason = "it holds what PyG notes when it changes graphs; save [data.clone() for data in graphs]"
-        raise StudyError(
-            f"{path}: cannot be read ({reason}); expected a list of "
-            "torch_geometric.data.Data with tensors and plain values, written by torch.save"
-        ) from error
+        expected = "a list of torch_geometric.data.Data with tensors and plain values, written by torch.save"
+        raise StudyError(f"{path}: cannot be read ({reason}); expected {expected}") from error
     return check_graphs(data_list, spec, {path.name: file_fingerprint(path)})
 
 
@@ -85,8 +83,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     ``spec``: ``class``, the dotted path; ``arguments`` of the call; and what ``check_graphs`` takes. The class gets a
     folder of the results for its ``root``. A ``root`` among the arguments is read and never written: its files are
     linked there, but for those that the class has processed before, perhaps by other code or arguments. What it
-    downloads into its folder is kept for the next call, unless this one fails. Random numbers
-    of Python, numpy and torch are seeded, folders are listed by name, and a network that does not answer ends the call.
+    downloads into its folder is kept for the next call, unless this one fails. Random numbers of Python, numpy and
+    torch are seeded, folders are listed by name, and a network that does not answer ends the call.
 
     Raises:
         StudyError: If the class cannot be imported or called, or with what is wrong in its graphs.
@@ -208,11 +206,14 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     x, words = _features([data_list[number] for number in kept], kept, spec["features"])
     task, y, mapping = _targets([data_list[number] for number in kept], kept, spec["task"])
     metric, loss = spec["metric"] or METRICS[task][0], spec["loss"]
-    if metric not in METRICS[task] or (loss and task != "regression"):
-        wrong = f"metric {metric}" if metric not in METRICS[task] else f"loss {loss}"
+    if metric not in METRICS[task]:
+        other = next(other for other, metrics in METRICS.items() if metric in metrics)
         raise StudyError(
-            f"got {wrong} for a {task} task; its metrics are {', '.join(METRICS[task])}, loss is for regression"
+            f"got metric {metric} for a {task} task; its metrics are {', '.join(METRICS[task])}, "
+            f"{metric} is for task: {other}"
         )
+    if loss and task != "regression":
+        raise StudyError(f"got loss {loss} for a {task} task; loss is for task: regression")
     rows = iter(zip(x, y, strict=True))
     made = []
     for data in data_list:

@@ -63,6 +63,7 @@ class Training:
         self.history: dict[str, list[float | None]] = {name: [] for name in CURVES}
         self.best: dict[str, Any] | None = None
         self.steps = 0
+        self.unknown: dict[int, torch.Tensor] | None = {}  # what the last step would have had a gradient for, by id
 
     @property
     def epochs(self) -> int:
@@ -102,14 +103,16 @@ class Training:
             )
 
     def _check_learnt(self, minimised: torch.Tensor) -> None:
-        """Refuses what the loss could be minimised by and no optimiser knows of, such as a plain tensor."""
+        """Refuses what the loss could be minimised by in two steps and no optimiser knows of, such as a plain tensor;
+        one that is made anew in each step is no weight."""
         known = {id(parameter) for parameter in self.network.parameters()}
-        for tensor in _leaves(minimised):
-            if id(tensor) not in known:
-                raise StudyError(
-                    f"a tensor of shape {tuple(tensor.shape)} wants a gradient but is no parameter of the network, so "
-                    f"that it is neither trained nor within the budget; make it a torch.nn.Parameter"
-                )
+        found = {id(tensor): tensor for tensor in _leaves(minimised) if id(tensor) not in known}
+        for tensor in (found[again] for again in found.keys() & self.unknown.keys()):
+            raise StudyError(
+                f"a tensor of shape {tuple(tensor.shape)} wants a gradient but is no parameter of the network, so "
+                f"that it is neither trained nor within the budget; make it a torch.nn.Parameter"
+            )
+        self.unknown = found or None
 
     def _rate(self) -> float:
         """Returns the rate to 12 digits, as settings have: 0.1 times 0.0003 is a little below 3e-5."""
@@ -127,7 +130,7 @@ class Training:
             loss, size = loss_terms(self.task.loss, self.network(batch), batch.y)
             extra = [_auxiliary_loss(module) for module in self.with_auxiliary_loss]
             minimised = loss / max(size, 1) + sum(extra)
-            if not (self.epochs or losses):
+            if self.unknown is not None:
                 self._check_learnt(minimised)
             minimised.backward()
             self.optimizer.step()

@@ -26,7 +26,7 @@ def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], wr
     paths = (results.chosen(arm["id"]), results.evaluation(arm["id"]))
     chosen, evaluation = (read_record(path) if path.exists() else None for path in paths)
     fits = {fit["id"]: _read(results, written, fit["id"]) for fit in (evaluation or {}).get("fits", [])}
-    lines = [arm["label"], *_pairs({"arm": arm["id"], "result version": plan["result_version"]}), ""]
+    lines = [arm["label"], *_pairs({"arm": arm["id"], **_own(arm), "result version": plan["result_version"]}), ""]
     lines += ["data", *_pairs(_data(results, written, plan["datasets"][arm["dataset"]], arm), "  "), ""]
     settings = flat(arm["settings"], arm["aggregator"])
     fixed = {key: value for key, value in settings.items() if key not in arm["space"]}  # a default that no fit has
@@ -34,18 +34,18 @@ def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], wr
     lines += ["search", *_pairs(_search(written, arm, chosen), "  "), ""]
     lines += [f"evaluation splits {spans(arm['splits'])}", *_evaluation(written, evaluation, fits), ""]
     lines += ["made by", *_pairs(_made_by([fit for fit, _ in fits.values() if fit]), "  "), ""]
-    lines += ["where", *_pairs(_where(written, arm), "  ")]
+    lines += ["where", *_pairs(_where(written, plan, arm), "  ")]
     return "\n".join(lines) + "\n"
 
 
-def describe_fit(results: Results, fit_id: str) -> str:
+def describe_fit(results: Results, plan: dict[str, Any], fit_id: str) -> str:
     """Returns everything about a fit: what it was of, its scores, what its modules tell, its history, versions."""
     record = read_record(results.fit(fit_id))
     spec = record["spec"]
     about = {
         "fit": record["id"], "status": _status(record), "data": spec["dataset"], "data hash": spec["data_hash"],
         "split": f"{spec['split']} (hash {spec['split_hash']})", "seed": spec["seed"], "layer": spec["layer"],
-        "aggregator": spec["aggregator"], "hidden width": record["hidden_channels"],
+        "aggregator": spec["aggregator"], **_own(spec), "hidden width": record["hidden_channels"],
         "parameters": record["parameters"], "seconds": record["seconds"], "best epoch": record["best_epoch"],
     }  # fmt: skip
     lines = [*_pairs(about), "", "settings", *_pairs(flat(spec["settings"], spec["aggregator"]), "  "), ""]
@@ -56,7 +56,7 @@ def describe_fit(results: Results, fit_id: str) -> str:
     lines += ["history", *_history(record), ""]
     where = {
         "record": results.fit(fit_id),
-        "MLflow": f"search for: tags.\"ssma.fit\" = '{fit_id}' (an evaluation fit; a tuning fit is in its trial's run)",
+        **_runs(plan, "fit", fit_id, " (an evaluation fit; a tuning fit is in its trial's run)"),
         "again": f"ssma rerun {results.plan} {fit_id}",
     }
     lines += ["made by", *_pairs(_made_by([record]), "  "), "", "where", *_pairs(where, "  ")]
@@ -165,13 +165,24 @@ def _made_by(records: list[dict[str, Any]]) -> dict[str, str]:
     return {key.replace("_", " "): ", ".join(sorted(values)) for key, values in facts.items()}
 
 
-def _where(written: Results, arm: dict[str, Any]) -> dict[str, Any]:
+def _own(made: dict[str, Any]) -> dict[str, str]:
+    """Tells the user's class that an arm or a fit aggregates by, if it does."""
+    return {"class": f"{made['class']} (code {made['class_code']})"} if made.get("class") else {}
+
+
+def _runs(plan: dict[str, Any], kind: str, name: str, which: str = "") -> dict[str, str]:
+    """Tells how to find what a study logged to MLflow, if it does."""
+    tracked = plan["config"]["track"]["enabled"]
+    return {"MLflow": f"search for: tags.\"ssma.{kind}\" = '{name}'{which}"} if tracked else {}
+
+
+def _where(written: Results, plan: dict[str, Any], arm: dict[str, Any]) -> dict[str, Any]:
     jobs = ("tune", "evaluate") if arm["space"] else ("evaluate",)  # nothing to search: no job of its own for it
     return {
         "trials": written.chosen(arm["id"]),
         "fits": written.evaluation(arm["id"]),
         "logs": ", ".join(str(written.log(job, arm["id"])) for job in jobs),
-        "MLflow": f"search for: tags.\"ssma.arm\" = '{arm['id']}'",
+        **_runs(plan, "arm", arm["id"]),
         "again": f"ssma rerun {written.plan} {arm['id']}",
     }
 

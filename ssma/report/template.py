@@ -159,8 +159,10 @@ difference [95% interval, not adjusted], p adjusted by Holm</summary>
 <dl>{% for title, text in provenance %}<dt>{{ title }}</dt><dd>{{ text }}</dd>{% endfor %}</dl>
 <h3>From a number to its runs</h3>
 <p>A number in a table links to its arm above, and the arm to a page with its settings, splits, seeds, fits, versions
-and the command that trains it again (<code>ssma show</code> prints the same; with a fit's id it has the history). In
-MLflow an arm's runs are found by the search <code>tags."ssma.arm" = '{{ example }}'</code>. In the results folder the
+and the command that trains it again (<code>ssma show</code> prints the same; with a fit's id it has the history). {%
+if plan.config.track.enabled %}In
+MLflow an arm's runs are found by the search <code>tags."ssma.arm" = '{{ example }}'</code>. {%
+endif %}In the results folder the
 arm is a folder:</p>
 <ol>
 <li><code>arms/{{ example }}/chosen.json</code>: the trials, their validation metrics, and what was chosen;</li>

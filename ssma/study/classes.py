@@ -16,6 +16,8 @@ NO_OPTIONS = (*GIVEN, "self", "class")
 """What a study cannot give one that takes any keyword."""
 GIVEN_IF_NAMED = "degrees"
 """What one is also made with if its ``__init__`` names it."""
+CALLED = ("index", "ptr", "dim_size", "dim")
+"""What every aggregator is called with by name, after the messages."""
 
 
 def class_fingerprint(dotted: str) -> str:
@@ -47,25 +49,41 @@ def options_of(dotted: str) -> dict[str, bool] | None:
     That is a class that inherits or imports its ``__init__``, or decorates it or itself.
 
     Raises:
-        ValueError: As :func:`class_fingerprint`; and if it cannot be called with ``in_channels`` and ``heads``.
+        ValueError: As :func:`class_fingerprint`; and if it cannot be made with ``in_channels`` and ``heads``, or its
+            ``forward`` not be called as that of PyG's aggregations.
     """
     name = dotted.rpartition(".")[2]
     kinds = [node for node in _module(dotted).body if isinstance(node, ast.ClassDef) and node.name == name]
     if len(kinds) != 1 or _of(kinds[0], "decorator_list"):
         return None
-    makers = [node for node in kinds[0].body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
-    if len(makers) != 1 or _of(makers[0], "decorator_list") or makers[0].args.kwarg:
+    called = _keywords(kinds[0], "forward", after=2)  # itself and the messages, under any names
+    if called is not None:
+        if missing := [argument for argument in CALLED if argument not in called]:
+            raise ValueError(f"{name}.forward must take {' and '.join(missing)}, or any keyword")
+        if more := [argument for argument, needed in called.items() if needed and argument not in CALLED]:
+            raise ValueError(f"{name}.forward needs {' and '.join(more)}, but is given the layer's messages alone")
+    options = _keywords(kinds[0], "__init__", after=1)
+    if options is None:
         return None
-    arguments = makers[0].args
-    first = len(_of(arguments, "args")) - len(_of(arguments, "defaults"))
-    options = {argument.arg: place < first for place, argument in enumerate(_of(arguments, "args")) if place}
-    defaults = _of(arguments, "kw_defaults")
-    options |= {
-        named.arg: default is None for named, default in zip(_of(arguments, "kwonlyargs"), defaults, strict=True)
-    }
     if missing := [argument for argument in GIVEN if argument not in options]:
         raise ValueError(f"{name}.__init__ must take {' and '.join(missing)}, or any keyword")
     return {option: needed for option, needed in options.items() if option not in (*GIVEN, GIVEN_IF_NAMED)}
+
+
+def _keywords(kind: ast.ClassDef, method: str, after: int) -> dict[str, bool] | None:
+    """Returns of each argument of a method, but the first ones, whether it has to be given; None where its class does
+    not say, or where it takes any."""
+    found = [node for node in kind.body if isinstance(node, ast.FunctionDef) and node.name == method]
+    if len(found) != 1 or _of(found[0], "decorator_list") or found[0].args.kwarg:
+        return None
+    arguments = found[0].args
+    places = [*_of(arguments, "posonlyargs"), *_of(arguments, "args")]
+    first = len(places) - len(_of(arguments, "defaults"))
+    keywords = {argument.arg: place < first for place, argument in enumerate(places) if place >= after}
+    defaults = _of(arguments, "kw_defaults")
+    return keywords | {
+        named.arg: default is None for named, default in zip(_of(arguments, "kwonlyargs"), defaults, strict=True)
+    }
 
 
 def check_class(dotted: str, code: str) -> None:

@@ -4,14 +4,19 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch._inductor.codecache import get_lock_dir
+from torch.utils._filelock import FileLock
 from torch.utils.flop_counter import FlopCounterMode
 from torch_geometric.nn import GCNConv, SAGEConv
 
 from ssma.aggr import SSMAAggregation, combine, product, use_aggregation
+from ssma.aggr.compiled import _discard_cut_off
 
 COMPILER = os.environ.get("CXX", "g++")
 with_compiler = pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"there is no C++ compiler ({COMPILER})")
@@ -223,6 +228,30 @@ def test_without_a_compiler(tmp_path):
     assert done.returncode == 1
     assert "RuntimeError: SSMAAggregation got compiled=True but torch.compile failed" in done.stderr
     assert done.stderr.rstrip().endswith("install it, or leave compiled at its default, False")
+
+
+def test_libraries_that_a_killed_process_left_empty_are_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    for name in ("ab/cabc.main.so", "xy/cxyz.so", "xy/good.main.so", "xy/cxyz.main.cpp"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"\x7fELF" if "good" in name else b"")
+    _discard_cut_off()
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("[ax]*/*")}
+    assert left == {"xy/good.main.so", "xy/cxyz.main.cpp"}
+
+
+def test_a_library_that_is_just_being_made_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    (folder := tmp_path / "ab").mkdir()
+    (library := folder / "cabc.main.so").touch()
+    with ThreadPoolExecutor() as pool:
+        with FileLock(Path(get_lock_dir()) / "cabc.lock"):
+            waits = pool.submit(_discard_cut_off)
+            with pytest.raises(TimeoutError):
+                waits.result(0.3)
+            library.write_bytes(b"\x7fELF")
+        waits.result()
+    assert library.read_bytes() == b"\x7fELF"
 
 
 def test_the_switch_is_a_truth_value():

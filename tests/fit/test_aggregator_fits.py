@@ -212,7 +212,15 @@ class Hiding(SumAggregation):
         return super().forward(x @ self.weight, *args, **kwargs)
 
 
-def test_a_weight_that_is_no_parameter_ends_the_fit_in_its_first_step(study, prepared, tmp_path):
+class Probing(Hiding):
+    """A user's class that asks how its result changes with something that it makes for one call."""
+
+    def forward(self, x, *args, **kwargs):
+        self.weight = torch.eye(x.size(1), requires_grad=True)
+        return super().forward(x, *args, **kwargs)
+
+
+def test_a_weight_that_is_no_parameter_ends_the_fit_and_what_is_made_in_each_step_does_not(study, prepared, tmp_path):
     spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Hiding", "class_code": "c"}
     record = run_fit(Results(tmp_path), prepared, spec, CPU)
     assert (record["status"], record["epochs"]) == ("failed", None)
@@ -220,6 +228,8 @@ def test_a_weight_that_is_no_parameter_ends_the_fit_in_its_first_step(study, pre
         "a tensor of shape (36, 36) wants a gradient but is no parameter of the network, so that it is neither trained "
         "nor within the budget; make it a torch.nn.Parameter"
     )
+    record = run_fit(Results(tmp_path), prepared, spec | {"class": f"{__name__}.Probing"}, CPU)
+    assert (record["status"], record["reason"]) == ("ok", None)
 
 
 class Sharing(SumAggregation):

@@ -112,7 +112,8 @@ class Fabric:
         }
         write_record(
             self.results.plan,
-            {"kind": "plan", "study": "made_up", "title": "A study & its <tests>", "result_version": 1, "config": {},
+            {"kind": "plan", "study": "made_up", "title": "A study & its <tests>", "result_version": 1,
+             "config": {"track": {"enabled": True}},
              "datasets": datasets, "arms": self.arms, "ablations": self.ablations},
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from ssma.report.build import build
 from ssma.report.show import describe_arm, describe_fit
 from ssma.study.lookup import read_plan
 from ssma.study.paths import Results
+from ssma.study.records import write_record
 
 
 @pytest.fixture
@@ -66,17 +67,43 @@ def test_a_fit_is_told_epoch_by_epoch(study, fabric, capsys):
     spec = {"dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
             "aggregator": "ssma", "settings": {"aggregator": {"kappa": 3}, "model": {}, "training": {"lr": 0.1}}}  # fmt: skip
     fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=spec)
-    text = re.sub(" +", " ", describe_fit(study, "MUTAG-gcn-ssma-told"))
+    text = re.sub(" +", " ", describe_fit(study, read_plan(study.plan), "MUTAG-gcn-ssma-told"))
     for line in (
         "ssma.kappa 3", "training.lr 0.1", "split 1 (hash s1)", "seed 7", " 4 0.5\n", "tags.\"ssma.fit\" = 'MUTAG-gcn-ssma-told'",
         f"again ssma rerun {study.plan} MUTAG-gcn-ssma-told",
     ):  # fmt: skip
         assert line in text
-    assert "modules" not in text
+    assert "modules" not in text and " class " not in text
     assert main(["show", str(study.plan), "MUTAG-gcn-ssma-told"]) == 0
     assert re.sub(" +", " ", capsys.readouterr().out) == text
     assert main(["show", str(study.plan), "ZINC / gcn / ssma"]) == 0
     assert "arm" in capsys.readouterr().out
+
+
+def test_an_own_class_is_named_with_its_code(study, fabric):
+    own = {"class": "mine.Sum", "class_code": "abc123"}
+    spec = {"dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
+            "aggregator": "own", "settings": {"aggregator": {}, "model": {}, "training": {}}} | own  # fmt: skip
+    fabric.fit(fabric.arm("MUTAG-gcn-own", **own), "told", 0.8, split=1, spec=spec)
+    fabric.plan()
+    plan = read_plan(fabric.results.plan)
+    for text in (describe_arm(study, plan, plan["arms"][-1]), describe_fit(study, plan, "MUTAG-gcn-own-told")):
+        assert "\nclass mine.Sum (code abc123)\n" in re.sub(" +", " ", text)
+
+
+@pytest.mark.usefixtures("no_images")
+def test_runs_of_mlflow_are_spoken_of_where_a_study_logs_to_it(study, fabric, tmp_path):
+    spec = {"dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
+            "aggregator": "ssma", "settings": {"aggregator": {}, "model": {}, "training": {}}}  # fmt: skip
+    fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=spec)
+    plan = read_plan(study.plan)
+    for tracked in (True, False):
+        plan["config"]["track"] = {"enabled": tracked}
+        write_record(study.plan, plan)
+        build(study, tmp_path)
+        page = (tmp_path / "index.html").read_text()
+        told = describe_arm(study, plan, plan["arms"][0]) + describe_fit(study, plan, "MUTAG-gcn-ssma-told")
+        assert ("MLflow" in told) == ('tags."ssma.arm"' in page) == tracked
 
 
 def test_a_fit_tells_the_summaries_of_its_modules(study, fabric):
@@ -88,7 +115,7 @@ def test_a_fit_tells_the_summaries_of_its_modules(study, fabric):
         "modules at the best epoch (pictures are in the record)\n"
         '  blocks.0.aggr  {"learned":{"mean":0.5}}\n'
         '  blocks.1.aggr  {"alive":true}\n'
-    ) in describe_fit(study, "MUTAG-gcn-ssma-told")
+    ) in describe_fit(study, read_plan(study.plan), "MUTAG-gcn-ssma-told")
 
 
 @pytest.mark.usefixtures("no_images")

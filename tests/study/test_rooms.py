@@ -24,7 +24,7 @@ MAY_IMPORT = {
 NO_TORCH = ("paper", "study", "track", "report", "tune", "statistics")
 ONLY_FOR_AGGR = {"torch", "torch_geometric"}
 STANDARD = {"functools", "inspect", "itertools", "math", "numbers", "threading", "typing", "collections", "dataclasses"}
-STANDARD |= {"importlib"}
+STANDARD |= {"contextlib", "importlib", "pathlib"}
 
 
 def imports_of(path):

@@ -509,6 +509,44 @@ def test_an_option_that_a_users_class_does_not_have_is_refused_without_importing
         plan_of(**mine(kind, gian=2))
 
 
+CALLED = """
+class Short:
+    def forward(self, x, index):
+        pass
+
+class Target:
+    def forward(self, x, index=None, ptr=None, dim_size=None, dim=-2, *, x_i, edge_attr=None):
+        pass
+
+class Whole:
+    def forward(self, messages, /, index, ptr=None, dim_size=None, dim=-2, max_num_elements=None):
+        pass
+
+class Some:
+    def forward(self, x, index=None, **others):
+        pass
+
+class Named:
+    def forward(self, *x, index, ptr, dim_size, dim):
+        pass
+"""
+
+
+def test_a_forward_that_is_called_otherwise_is_refused_without_importing_it(tmp_path, monkeypatch):
+    (tmp_path / "called_sums.py").write_text(CALLED)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def mine(kind):
+        return {"aggregators": {"mine": {"class": f"called_sums.{kind}"}}}
+
+    told = "aggregators.mine.class: "
+    assert told + "Short.forward must take ptr and dim_size and dim, or any keyword" in errors_of(**mine("Short"))
+    found = errors_of(**mine("Target"))
+    assert told + "Target.forward needs x_i, but is given the layer's messages alone" in found
+    for kind in ("Whole", "Some", "Named"):
+        plan_of(**mine(kind))
+
+
 NEEDY = """
 class Needy:
     def __init__(self, in_channels, heads, gain, limit=2, *, shift):
