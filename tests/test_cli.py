@@ -164,7 +164,7 @@ def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path,
     """Arms by name: one whose search failed has no evaluation; one whose job was killed left nothing but its log."""
     arms = ["done", "searched", "evaluated", "killed", "tuning", "at once", "waiting", "damaged"]
     plan = {"kind": "plan", "study": "s", "config": {"track": {"enabled": False}}, "datasets": {}, "ablations": {}}
-    theory = {"mixing": {"id": "mixing-1"}, "growth": {"id": "growth-2"}}
+    theory = {"mixing": {"id": "mixing-1"}, "growth": {"id": "growth-2"}, "torn": {"id": "torn-3"}}
     write_record(tmp_path / "plan.json", plan | {"arms": [{"id": arm} for arm in arms], "theory": theory})
     for path, status, reason in (
         ("done/chosen", "ok", None),
@@ -178,15 +178,17 @@ def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path,
         write_record(tmp_path / "arms" / f"{path}.json", record)
     for path, text in (
         ("tune/killed", "2 trials\n"),
-        ("evaluate/killed", "a\nfit 3 of 9\n"),
+        ("evaluate/killed", "a\nfit 3 of 9\n\n"),
         ("tune/tuning", "ssma: no x\n"),
         ("theory/mixing-1", "epoch 7\n"),
     ):
         (log := tmp_path / "logs" / f"{path}.log").parent.mkdir(parents=True, exist_ok=True)
         log.write_text(text)
     (tmp_path / "logs/evaluate/at once.log").touch()
-    (damaged := tmp_path / "arms/damaged/evaluation.json").parent.mkdir()
-    damaged.write_text('{"status": "ok", "seal": "0"}')
+    damaged, torn = tmp_path / "arms/damaged/evaluation.json", tmp_path / "theory/torn-3.json"
+    for path in (damaged, torn):
+        path.parent.mkdir()
+        path.write_text('{"status": "ok", "seal": "0"}')
     assert main(["status", str(tmp_path / "plan.json"), "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "s: 1 of 8 arms have a result",
@@ -198,6 +200,7 @@ def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path,
         f"  damaged: {damaged}: changed after it was sealed; delete it to have it made again",
         f"  theory experiment mixing: no result yet; {tmp_path}/logs/theory/mixing-1.log ends with: epoch 7",
         "  theory experiment growth: it has not run",
+        f"  theory experiment torn: {torn}: changed after it was sealed; delete it to have it made again",
     ]
 
 

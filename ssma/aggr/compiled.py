@@ -89,8 +89,11 @@ def run(function: Callable, options: tuple, dims: tuple, *tensors: Tensor | None
 def _discard_cut_off() -> None:
     """Deletes empty libraries from torch's cache. Processes that were killed while a compiler wrote these left them;
     torch never makes them anew, and loads them in vain."""
-    from torch._inductor.codecache import cache_dir, get_lock_dir  # takes seconds, which a compiler needs as well
-    from torch.utils._filelock import FileLock
+    try:
+        from torch._inductor.codecache import cache_dir, get_lock_dir  # takes seconds, which a compiler needs as well
+        from torch.utils._filelock import FileLock
+    except ImportError:  # torch's own affairs, which another version may have elsewhere
+        return
 
     for library in Path(cache_dir()).glob("*/*.so"):
         with suppress(OSError):  # another process may be at it too

@@ -117,17 +117,25 @@ def make_aggregation(
 
 
 def _check_known(aggr: Aggregation) -> None:
-    """Refuses modules in plain lists and dicts: their weights are not trained, and a dropout acts in evaluation too."""
+    """Refuses modules in plain lists and dicts whose weights are not trained, or that act in evaluation as in training.
+    Others, such as a ReLU, may lie there."""
     known = set(aggr.modules())
     for name, value in (item for module in aggr.modules() for item in vars(module).items()):
         kept = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
         for each in kept:
-            if isinstance(each, torch.nn.Module) and each not in known:
+            if isinstance(each, torch.nn.Module) and each not in known and _has_state(each):
                 raise ValueError(
                     f"{type(aggr).__name__} keeps a {type(each).__name__} in the {type(value).__name__} {name}, where "
                     f"torch does not find it: it is neither trained nor switched to evaluation; make {name} a "
                     f"torch.nn.ModuleList or ModuleDict"
                 )
+
+
+def _has_state(module: torch.nn.Module) -> bool:
+    """Says whether a module has weights or buffers, or acts otherwise in evaluation, as its code names ``training``."""
+    kinds = {kind for part in module.modules() for kind in type(part).__mro__} - {torch.nn.Module}
+    code = [own.__code__ for kind in kinds for own in vars(kind).values() if inspect.isfunction(own)]
+    return any("training" in each.co_names for each in code) or bool([*module.parameters(), *module.buffers()])
 
 
 def _check_result(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, Any], out: Tensor) -> None:

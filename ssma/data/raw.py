@@ -1,5 +1,6 @@
 """Raw files: linked from a mirror or downloaded, whole or not at all, and read by a library that caches nothing."""
 
+import glob
 import io
 import os
 import shutil
@@ -131,10 +132,15 @@ def listed_by_name() -> Iterator[None]:
     listdir, scandir = os.listdir, os.scandir
     os.listdir = lambda path=".": sorted(listdir(path))
     os.scandir = lambda path=".": _Entries(scandir(path))
+    others = [own for own in vars(glob).values() if getattr(own, "scandir", None) is scandir]  # Path.glob's, in 3.13
+    for own in others:
+        own.scandir = staticmethod(os.scandir)
     try:
         yield
     finally:
         os.listdir, os.scandir = listdir, scandir
+        for own in others:
+            own.scandir = staticmethod(scandir)
 
 
 @contextmanager

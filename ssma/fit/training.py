@@ -194,7 +194,7 @@ def _leaves(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         node = todo.pop()
         if node not in seen:
             seen.add(node)
-            if hasattr(node, "variable"):
+            if type(node).__name__ == "AccumulateGrad":
                 yield node.variable
             todo += [before for before, _ in node.next_functions]
 

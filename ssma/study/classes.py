@@ -79,6 +79,7 @@ def _keywords(kind: ast.ClassDef, method: str, after: int) -> dict[str, bool] | 
     arguments = found[0].args
     places = [*_of(arguments, "posonlyargs"), *_of(arguments, "args")]
     first = len(places) - len(_of(arguments, "defaults"))
+    after = max(after, len(_of(arguments, "posonlyargs")))  # what has a name that can be given
     keywords = {argument.arg: place < first for place, argument in enumerate(places) if place >= after}
     defaults = _of(arguments, "kw_defaults")
     return keywords | {

@@ -109,9 +109,8 @@ def unfinished(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
     for name, experiment in plan.get("theory", {}).items():  # older plans have none
         path = results.theory(experiment["id"])
         begun = _left_by(results, ["theory"], experiment["id"])
-        record = read_record(path) if path.exists() else {"status": "missing", "reason": begun or "it has not run"}
-        if record["status"] != "ok":
-            yield f"theory experiment {name}: {record['reason']}"
+        if why := _why_not(path) if path.exists() else begun or "it has not run":
+            yield f"theory experiment {name}: {why}"
 
 
 def why_no_result(results: Results, arm_id: str) -> str | None:
@@ -120,15 +119,19 @@ def why_no_result(results: Results, arm_id: str) -> str | None:
     """
     for path in (results.evaluation(arm_id), results.chosen(arm_id)):
         if path.exists():
-            try:
-                record = read_record(path)
-            except StudyError as error:
-                return str(error)
-            if record["status"] != "ok":
-                return record["reason"]
-            if path == results.evaluation(arm_id):
-                return None
+            why = _why_not(path)
+            if why or path == results.evaluation(arm_id):
+                return why
     return _left_by(results, ["evaluate", "tune"], arm_id)
+
+
+def _why_not(path: Path) -> str | None:
+    """Returns why a record is of no result, or cannot be read; None if it is of one."""
+    try:
+        record = read_record(path)
+    except StudyError as error:
+        return str(error)
+    return None if record["status"] == "ok" else record["reason"]
 
 
 def _left_by(results: Results, jobs: Sequence[str], item_id: str) -> str:
@@ -141,6 +144,6 @@ def _left_by(results: Results, jobs: Sequence[str], item_id: str) -> str:
 
 
 def _last_line(log: Path) -> str:
-    """Returns the last line of a log without the command's name, empty if there is no log, or nothing in it."""
-    told = log.read_text(errors="replace").splitlines()[-1:] if log.exists() else []
+    """Returns the last line of a log that is not blank, without the command's name, empty if there is none."""
+    told = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
     return told[0].removeprefix("ssma: ") if told else ""

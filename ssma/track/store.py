@@ -201,7 +201,7 @@ def _relocate(file: Path, experiment: str, artifacts: Path) -> None:
         query = "SELECT artifact_location FROM experiments WHERE experiment_id = ?"
         (old,) = database.execute(query, [experiment]).fetchone()
         new, of_a_study = artifacts.as_uri(), old.startswith("file:") and old.endswith("/mlflow/artifacts")
-        gone = of_a_study and not Path(local_file_uri_to_path(old)).exists()
+        gone = of_a_study and not Path(local_file_uri_to_path(old)).parents[1].exists()  # artifacts may be yet to come
         if old != new and (file.parent == artifacts.parent or gone):
             moved = "UPDATE runs SET artifact_uri = ? || substr(artifact_uri, ?) WHERE experiment_id = ?"
             database.execute(moved, [new, len(old) + 1, experiment])

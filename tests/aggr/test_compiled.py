@@ -240,6 +240,15 @@ def test_libraries_that_a_killed_process_left_empty_are_made_anew(tmp_path, monk
     assert left == {"xy/good.main.so", "xy/cxyz.main.cpp"}
 
 
+def test_a_torch_that_locks_its_cache_otherwise_is_let_be(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "torch.utils._filelock", None)
+    (tmp_path / "ab").mkdir()
+    (library := tmp_path / "ab/cabc.main.so").touch()
+    _discard_cut_off()
+    assert library.exists()
+
+
 def test_a_library_that_is_just_being_made_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     (folder := tmp_path / "ab").mkdir()

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 from torch_geometric.nn import GATConv, GCNConv
-from torch_geometric.nn.aggr import Aggregation
+from torch_geometric.nn.aggr import Aggregation, SumAggregation
 
 from ssma.aggr import make_aggregation, use_aggregation
 
@@ -63,6 +63,8 @@ class Keeping(Aggregation):
             "list": lambda: [linear, dropout],
             "tuple": lambda: (dropout,),
             "dict": lambda: {"first": linear},
+            "buffers": lambda: [torch.nn.BatchNorm1d(in_channels, affine=False)],
+            "stateless": lambda: [SumAggregation(), {"relu": torch.nn.ReLU()}, torch.nn.Tanh()],
             "ModuleList": lambda: torch.nn.ModuleList([linear, dropout]),
         }[how]()
 
@@ -72,6 +74,9 @@ def test_a_class_of_the_user_hides_no_modules_from_torch(how, first):
     path = f"{Keeping.__module__}.Keeping"
     with pytest.raises(ValueError, match=f"Keeping keeps a {first} in the {how} steps, where torch does not find it"):
         make_aggregation("mine", 4, 1, path, how=how)
+    with pytest.raises(ValueError, match="Keeping keeps a BatchNorm1d in the list steps"):
+        make_aggregation("mine", 4, 1, path, how="buffers")
+    assert len(make_aggregation("mine", 4, 1, path, how="stateless").steps) == 3
     kept = make_aggregation("mine", 4, 1, path, how="ModuleList").eval()
     assert [module.training for module in kept.modules()] == [False] * 4
 

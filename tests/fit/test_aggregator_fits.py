@@ -212,6 +212,29 @@ class Hiding(SumAggregation):
         return super().forward(x @ self.weight, *args, **kwargs)
 
 
+class Doubling(torch.autograd.Function):
+    """Keeps a number for its way back under a name that torch's own nodes have too."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.variable = 2.0
+        return x * ctx.variable
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * ctx.variable
+
+
+class Doubled(SumAggregation):
+    """A user's class with a gradient of its own."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__()
+
+    def forward(self, x, *args, **kwargs):
+        return super().forward(Doubling.apply(x), *args, **kwargs)
+
+
 class Probing(Hiding):
     """A user's class that asks how its result changes with something that it makes for one call."""
 
@@ -228,8 +251,9 @@ def test_a_weight_that_is_no_parameter_ends_the_fit_and_what_is_made_in_each_ste
         "a tensor of shape (36, 36) wants a gradient but is no parameter of the network, so that it is neither trained "
         "nor within the budget; make it a torch.nn.Parameter"
     )
-    record = run_fit(Results(tmp_path), prepared, spec | {"class": f"{__name__}.Probing"}, CPU)
-    assert (record["status"], record["reason"]) == ("ok", None)
+    for kind in ("Probing", "Doubled"):
+        record = run_fit(Results(tmp_path), prepared, spec | {"class": f"{__name__}.{kind}", "class_code": kind}, CPU)
+        assert (record["status"], record["reason"]) == ("ok", None)
 
 
 class Sharing(SumAggregation):

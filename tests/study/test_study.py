@@ -529,6 +529,14 @@ class Some:
 class Named:
     def forward(self, *x, index, ptr, dim_size, dim):
         pass
+
+class Unnamed:
+    def forward(self, x, index, /, ptr=None, dim_size=None, dim=-2):
+        pass
+
+class Given:
+    def __init__(self, in_channels, heads, /):
+        pass
 """
 
 
@@ -541,6 +549,8 @@ def test_a_forward_that_is_called_otherwise_is_refused_without_importing_it(tmp_
 
     told = "aggregators.mine.class: "
     assert told + "Short.forward must take ptr and dim_size and dim, or any keyword" in errors_of(**mine("Short"))
+    assert told + "Unnamed.forward must take index, or any keyword" in errors_of(**mine("Unnamed"))
+    assert told + "Given.__init__ must take in_channels and heads, or any keyword" in errors_of(**mine("Given"))
     found = errors_of(**mine("Target"))
     assert told + "Target.forward needs x_i, but is given the layer's messages alone" in found
     for kind in ("Whole", "Some", "Named"):

@@ -389,6 +389,9 @@ def test_a_store_kept_elsewhere_follows_results_that_moved_and_no_others(tmp_pat
 
     create_store(uri, artifact_folder(second), "made")
     assert lie_at() == {artifact_folder(first).as_uri()}
+    shutil.rmtree(artifact_folder(first))  # as before the first of them is logged
+    create_store(uri, artifact_folder(second), "made")
+    assert lie_at() == {artifact_folder(first).as_uri()}
     first.root.rename(tmp_path / "c")
     create_store(uri, artifact_folder(Results(tmp_path / "c")), "made")
     assert lie_at() == {artifact_folder(Results(tmp_path / "c")).as_uri()}
