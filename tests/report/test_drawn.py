@@ -174,7 +174,10 @@ def test_an_ablation_that_is_not_there_is_named(study, tmp_path):
 @pytest.mark.usefixtures("no_images")
 def test_a_claim_reaches_the_page(study, tmp_path):
     plan = read_plan(study.plan)
-    write_record(study.plan, plan | {"config": {"ablations": {"main": {"claim": "always better (section 5.2)."}}}})
+    write_record(
+        study.plan,
+        plan | {"config": plan["config"] | {"ablations": {"main": {"claim": "always better (section 5.2)."}}}},
+    )
     build(study, tmp_path / "out")
     assert "The paper: always better (section 5.2)." in (tmp_path / "out/index.html").read_text()
 
