@@ -189,14 +189,14 @@ def adamw(network: nn.Module, **options: float) -> torch.optim.AdamW:
 
 def _leaves(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yields the tensors that going backward from one would give a gradient."""
-    todo, seen = [tensor.grad_fn], {None}
-    while todo:
-        node = todo.pop()
+    ahead, seen = [tensor.grad_fn], {None}
+    while ahead:
+        node = ahead.pop()
         if node not in seen:
             seen.add(node)
             if type(node).__name__ == "AccumulateGrad":
                 yield node.variable
-            todo += [before for before, _ in node.next_functions]
+            ahead += [before for before, _ in node.next_functions]
 
 
 def load_state(network: nn.Module, state: dict[str, Any]) -> None:
