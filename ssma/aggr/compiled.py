@@ -73,9 +73,9 @@ def run(function: Callable, options: tuple, dims: tuple, *tensors: Tensor | None
     )  # fmt: skip
     for tensor, dim in varying:
         torch._dynamo.maybe_mark_dynamic(tensor, dim)
-    if not _KERNELS:
-        _discard_cut_off()
     if key not in _KERNELS:
+        if not _KERNELS:
+            _discard_cut_off()
         _KERNELS[key] = _kernel(function, options)
     try:
         return _KERNELS[key](*tensors)

@@ -108,8 +108,8 @@ def unfinished(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
             yield f"data set {dataset['label']} is not prepared{why}"
     for name, experiment in plan.get("theory", {}).items():  # older plans have none
         path = results.theory(experiment["id"])
-        begun = _left_by(results, ["theory"], experiment["id"])
-        if why := _why_not(path) if path.exists() else begun or "it has not run":
+        why = _why_not(path) if path.exists() else _left_by(results, ["theory"], experiment["id"]) or "it has not run"
+        if why:
             yield f"theory experiment {name}: {why}"
 
 
