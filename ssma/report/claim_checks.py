@@ -154,7 +154,7 @@ def geometric_mean_stabilises(records: Records) -> Verdict:
 def random_holds_up(records: Records) -> Verdict:
     """A1: with random selection SSMA is not below the sum, at any kappa."""
     arms = [arm for arm in _selection_arms(records, LAYERS) if _selection(arm) == "random"]
-    found, named = _against(records, arms, "sum"), len(SELECTION_SETS) * len(LAYERS) * len(KAPPAS)
+    found, named = _against_sum(records, arms), len(SELECTION_SETS) * len(LAYERS) * len(KAPPAS)
     return no_loss(found, named, records.places(found, "ssma.kappa"))
 
 
@@ -247,7 +247,7 @@ def better_at_every_width(records: Records) -> Verdict:
     arms = records.ssma_arms(WIDTH_SETS, WIDTH_LAYERS)
     arms = [arm for arm in arms if arm["settings"]["model"].get("budget") in BUDGETS]
     swept = [arm for group in records.series(arms, "model.budget") for arm in group.values()]
-    found, named = _against(records, swept, "sum"), len(WIDTH_SETS) * len(WIDTH_LAYERS) * len(BUDGETS)
+    found, named = _against_sum(records, swept), len(WIDTH_SETS) * len(WIDTH_LAYERS) * len(BUDGETS)
     return every_gain(found, named, records.places(found, "model.budget"))
 
 
@@ -317,8 +317,8 @@ def _compared(records: Records, pairs: Sequence[tuple[paper.Result, paper.Result
     return [found for arms in sides if (found := records.compare(*arms))]
 
 
-def _against(records: Records, arms: Sequence[dict], aggregator: str) -> list[Comparison]:
-    sides = [(arm["id"], other["id"]) for arm in arms if (other := records.reference(arm, aggregator))]
+def _against_sum(records: Records, arms: Sequence[dict]) -> list[Comparison]:
+    sides = [(arm["id"], other["id"]) for arm in arms if (other := records.sum_of(arm))]
     return [found for one in sides if (found := records.compare(*one))]
 
 

@@ -198,7 +198,7 @@ def _cells(one: Difference, arm: str) -> list[Cell]:
         *t_texts(one),
         metric.interval(bootstrap, signed=True) if isinstance(bootstrap, Interval) else UNTESTED,
         *p_texts(one),
-        UNTESTED if isinstance(found.wilcoxon, NotTestable) else p_text(found.wilcoxon.p),
+        UNTESTED if isinstance(found.wilcoxon, NotTestable) else p_text(found.wilcoxon),
         *_probabilities(found, metric),
         UNTESTED if isinstance(found.effect, NotTestable) else f"{found.effect:+.2f}".replace("-", "−"),
         _reasons({name: what.reason for name, what in outcomes.items() if isinstance(what, NotTestable)}),
