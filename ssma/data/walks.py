@@ -26,7 +26,6 @@ def return_probabilities(graphs: Graphs, steps: int) -> Tensor:
     :math:`e` edges takes :math:`K n e` multiplications.
 
     Args:
-        graphs: The graphs.
         steps: Number of steps :math:`K`, at least 1.
 
     Shapes:

@@ -49,7 +49,6 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
     do. Missing (NaN) entries count nowhere.
 
     Args:
-        metric: The metric.
         output: Class scores ``[N, num_outputs]``, real values, or logits of the labels.
         y: Classes ``[N]``, or targets ``[N, num_outputs]``.
 

@@ -93,8 +93,6 @@ def compare_family(
     """Compares arms with their references, p adjusted by Holm over all of them that could be tested.
 
     Args:
-        plan: The plan.
-        frame: The records.
         references: Arm -> the arm that it is compared with.
         ratios: n_test / n_train of each data set's splits; None if unknown.
     """
@@ -139,9 +137,6 @@ def paired(
     """Returns the comparisons with the first value of the axis; None if there are several axes or one value.
 
     Args:
-        plan: The plan.
-        ablation: Its name.
-        frame: The records.
         ratios: n_test / n_train of each data set's splits; None if unknown.
     """
     layout = lay_out(plan, ablation)

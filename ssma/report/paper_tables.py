@@ -130,7 +130,6 @@ def results_table(table: Beside, sanity: dict[str, dict[str, Any]] | None = None
     """Returns the entries of a table: a row per data set and layer; paper, ours and difference per kind of arm.
 
     Args:
-        table: The table.
         sanity: What predictors that look at no graph reach, by label of the data set; a row below the layers each.
     """
     source = table.source

@@ -17,9 +17,6 @@ def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], wr
     What is not there yet is said to be so.
 
     Args:
-        results: The results.
-        plan: The plan.
-        arm: One of its arms.
         written: Names files as if the results were here; by default where they are.
     """
     written = written or results

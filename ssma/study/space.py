@@ -25,7 +25,6 @@ def idle_settings(aggregator: str, settings: Mapping[str, Mapping[str, Any]], se
     """Returns the settings that do nothing in an arm, whatever its search chooses.
 
     Args:
-        aggregator: Name of the aggregator.
         settings: The arm's settings of ``aggregator``, ``model`` and ``training``.
         searched: The arm's search space.
     """

@@ -30,7 +30,6 @@ def tuning(tune: Tune, protocol: str | None, spec: dict[str, Any]) -> Tune:
     chosen by the test metric, and one configuration for everything else. What the study names itself wins.
 
     Args:
-        tune: The study's table.
         protocol: ``paper``, ``fair`` or None.
         spec: The data set's entry in the plan, ``{"source", "name", ...}``.
     """
@@ -66,7 +65,6 @@ def unused(tune: Tune, spaces: list[Space]) -> list[str]:
     """Returns a sentence for each setting that no arm searches, and for each option of a search where none is made.
 
     Args:
-        tune: The study's table.
         spaces: The search space of each arm.
     """
     searched = {key for space in spaces for key in space}
