@@ -63,6 +63,15 @@ def table_of(key: str, aggregator: str) -> tuple[str, str]:
     return "aggregator" if group == aggregator else group, field
 
 
+def full_names(settings: Mapping[str, Mapping[str, Any]], aggregator: str) -> dict[str, Any]:
+    """Returns an arm's settings under the names that a study file uses."""
+    return {
+        f"{aggregator if group == 'aggregator' else group}.{field}": value
+        for group, values in settings.items()
+        for field, value in values.items()
+    }
+
+
 def without_idle(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a configuration without the settings that do nothing beside its others.
 
