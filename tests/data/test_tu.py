@@ -182,7 +182,6 @@ def test_graph_attributes_are_real_targets(tmp_path):
         ),
         (("node_labels",), {}, {}, "no node labels.*or node_attributes to true"),
         (("node_attributes",), {}, {"node_attributes": True}, "node_attributes is true, but the set has none"),
-        ((), {}, {"features": "colour"}, "features is 'colour', allowed are labels, degree, constant, zeros, random"),
         ((), {"graph_labels": "5\n1\n"}, {}, "TINY_graph_labels.txt: got 2 lines but expected 3, .* of the graphs"),
         ((), {"graph_labels": "0.5\n1.5\n0.5\n"}, {}, r"TINY_graph_labels.txt: line 1 is \[0.5\], not whole"),
         ((), {"graph_labels": "5\nnan\n1\n"}, {}, r"TINY_graph_labels.txt: line 2 is \[nan\], not whole"),
