@@ -313,13 +313,11 @@ def _arms(records: Records, base: paper.Result, ours: paper.Result) -> tuple[str
 
 
 def _compared(records: Records, pairs: Sequence[tuple[paper.Result, paper.Result]]) -> list[Comparison]:
-    sides = [arms for base, ours in pairs if (arms := _arms(records, base, ours))]
-    return [found for arms in sides if (found := records.compare(*arms))]
+    return _made([records.compare(*arms) for base, ours in pairs if (arms := _arms(records, base, ours))])
 
 
 def _against_sum(records: Records, arms: Sequence[dict]) -> list[Comparison]:
-    sides = [(arm["id"], other["id"]) for arm in arms if (other := records.sum_of(arm))]
-    return [found for one in sides if (found := records.compare(*one))]
+    return _made([records.compare(arm["id"], other["id"]) for arm in arms if (other := records.sum_of(arm))])
 
 
 def _missing(layers: Iterable[str]) -> str:
@@ -359,7 +357,7 @@ def _selection_arms(records: Records, layers: Sequence[str]) -> list[dict]:
 def _attention_against_random(records: Records, layers: Sequence[str]) -> list[Comparison]:
     groups = records.series(_selection_arms(records, layers), "ssma.selection")
     pairs = [(group["attention"]["id"], group["random"]["id"]) for group in groups if len(group) == 2]
-    return [found for pair in pairs if (found := records.compare(*pair))]
+    return _made([records.compare(*pair) for pair in pairs])
 
 
 def _series(records: Records, group: dict, end: float, smaller: Callable[[float], bool]) -> list[Comparison | None]:
