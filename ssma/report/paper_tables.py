@@ -183,15 +183,7 @@ def improvement_table(table: Beside) -> Table | None:
         "these alone stand beside ours. Ours [95% interval, not adjusted]: corrected resampled t, paired by split (by "
         "seed where there is one split)."
     )
-    columns = [
-        "row",
-        "printed",
-        "recomputed",
-        "printed value",
-        "recomputed, compared only",
-        "ours",
-        "compared",
-    ]
+    columns = ["row", "printed", "recomputed", "printed value", "recomputed, compared only", "ours", "compared"]
     return Table(f"paper/{table.source.name}-improvement", caption, columns, rows, footnotes=footnotes)
 
 
