@@ -244,6 +244,8 @@ def test_a_record_that_is_no_plan_is_named(tmp_path, capsys, command):
     [
         "store {}",
         "prepare {} d",
+        "tune {} x",
+        "evaluate {} x",
         "collect {}",
         "track {}",
         "status {}",
