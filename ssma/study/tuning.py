@@ -103,7 +103,7 @@ def one_database(storage: str | None, uri: str | None) -> str | None:
     Optuna and MLflow note the version of their tables in the same one, so that either refuses what the other has made.
     """
     storage = storage or os.environ.get(STORAGE_VARIABLE) or "journal"
-    if storage == "journal" or _no_database(storage) or not (uri or "").startswith("postgresql"):
+    if _no_database(storage) or not (uri or "").startswith("postgresql"):
         return None
     search, runs = (
         (url.netloc.rpartition("@")[2].removesuffix(":5432"), url.path, url.query)
