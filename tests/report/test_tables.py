@@ -39,6 +39,7 @@ def test_comparison_shows_numbers_and_gaps(plan, frame):
         ["gin", "sum", "failed: no valid trial", "–"],
         ["gin", "ssma", "missing", "–"],
     ]
+    assert [table.starts_group(row) for row in range(4)] == [False, False, True, False]
     # the better mean on MUTAG lacks a fit; the lower error on ZINC does not
     assert [cell.arm for row in table.rows for cell in row if cell.bold] == ["ZINC-gcn-ssma"]
     assert "± over 3 splits (means of 2 seeds each)" in table.caption
