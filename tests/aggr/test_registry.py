@@ -158,3 +158,18 @@ def test_a_class_of_the_user_that_draws_little_is_not_taken_for_one_whose_rows_s
         torch.manual_seed(seed)
         aggr = make_aggregation("mine", 4, 1, f"{Mixing.__module__}.Mixing", how="faint").eval()
         assert aggr(messages, index, dim_size=7).shape == (7, 4)
+
+
+def test_the_module_of_a_class_of_the_user_leaves_torch_s_defaults_as_they_were(tmp_path, monkeypatch):
+    (tmp_path / "in_doubles.py").write_text(
+        "import torch\nfrom torch_geometric.nn.aggr import SumAggregation\n"
+        "torch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)\n"
+        "class Mine(SumAggregation):\n    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        make_aggregation("mine", 4, 1, "in_doubles.Mine")
+        assert torch.get_default_dtype() == torch.float32 and torch.is_grad_enabled()
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)

@@ -199,6 +199,12 @@ def elsewhere():
     return graphs
 
 
+def in_doubles():
+    """As modules that compute in float64 have it."""
+    torch.set_default_dtype(torch.float64)
+    return [graph(0, 0.5), graph(1, 1.5)]
+
+
 def waits(address):
     return urlopen(f"http://{address}/set.zip").read()
 
@@ -672,6 +678,16 @@ def test_a_class_that_changes_the_working_directory_leaves_it_as_it_was(tmp_path
 def test_a_class_that_sets_the_device_of_torch_leaves_it_as_it_was(tmp_path):
     loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.elsewhere"), tmp_path, None)
     assert loaded.graphs.y.tolist() == [[0.5], [1.5]] and torch.empty(0).device.type == "cpu"
+
+
+def test_a_class_that_sets_the_type_of_torch_s_tensors_leaves_it_as_it_was(tmp_path):
+    spec = pyg_spec(f"{Pairs.__module__}.in_doubles") | {"features": "random"}
+    try:
+        made = load_pyg(spec, tmp_path, None).graphs
+        assert torch.get_default_dtype() == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(made.x[0], torch.randn(32, generator=torch.Generator().manual_seed(0)))
 
 
 def test_a_class_that_draws_makes_the_same_data_again(tmp_path):
