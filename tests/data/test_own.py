@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.hypergraph_data import HyperGraphData
 from torch_geometric.transforms import ToUndirected
 
 from ssma.data import raw
@@ -633,6 +634,12 @@ def test_batches_are_no_graphs(tmp_path):
         StudyError, match=r"got a batch of 2 graphs in place 0 of a list .*; take its graphs, batch.to_d"
     ):
         load_pyg(pyg_spec(f"{Pairs.__module__}.in_batches"), tmp_path, None)
+
+
+def test_hypergraphs_are_no_graphs():
+    sets = HyperGraphData(torch.rand(4, 2), torch.tensor([[0, 1, 2, 1, 3], [0, 0, 0, 1, 1]]), y=torch.tensor([1]))
+    with pytest.raises(StudyError, match="got HyperGraphData in place 0 of a list but expected a list of .*Data"):
+        check_graphs([sets, sets], pyg_spec(""), {})
 
 
 def test_a_part_that_a_class_gives_by_default_is_noted(tmp_path):
