@@ -988,6 +988,19 @@ def test_targets_far_from_0_are_noted(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(("spread", "told"), [(99.0, False), (101.0, True)])
+def test_targets_of_other_scales_are_noted(tmp_path, spread, told):
+    small, large, same = [-1.0, 1.0, NAN] * 3, [spread, -spread, NAN] * 3, [7.5] * 9
+    rows = torch.tensor([small, large, same]).t()
+    torch.save([graph(number, row.unsqueeze(0)) for number, row in enumerate(rows)], tmp_path / "g.pt")
+    found = [note for note in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"] if note[:2] == "y:"]
+    note = (  # 101 * sqrt(6 / 5)
+        "y: loss and mae are means over all columns, and the standard deviation is 1.1 in column 0 but 111 in column 1; "
+        "bring them to one scale, or little is learned and told of the small ones"
+    )
+    assert found == [note] * told
+
+
 def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):
     torch.save([graph(number, [1, 2, 7][min(number // 4, 2)]) for number in range(10)], tmp_path / "g.pt")
     stratified = entry(tmp_path / "g.pt") | {"splits": {"scheme": "stratified", "folds": 3, "seed": 0}}
