@@ -107,6 +107,7 @@ def make_aggregation(
         if not isinstance(aggr, Aggregation):
             raise TypeError(f"{path} made a {type(aggr).__name__} but expected a torch_geometric.nn.aggr.Aggregation")
         _check_known(aggr)
+        aggr.register_forward_pre_hook(_by_target, with_kwargs=True)
         aggr.register_forward_hook(_check_result, with_kwargs=True)
         return aggr
     if name not in AGGREGATORS:
@@ -146,6 +147,18 @@ def _has_state(module: torch.nn.Module) -> bool:
     kinds = {kind for part in module.modules() for kind in type(part).__mro__} - {torch.nn.Module}
     code = [own.__code__ for kind in kinds for own in vars(kind).values() if inspect.isfunction(own)]
     return any("training" in each.co_names for each in code) or bool([*module.parameters(), *module.buffers()])
+
+
+def _by_target(
+    aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, Any]
+) -> tuple[tuple[Tensor], dict[str, Any]]:
+    """Sorts messages by target, those of one in their order, as many of PyG's aggregations want them; a layer puts its
+    self-loops behind the edges."""
+    index = options["index"]
+    if index is None or bool((index[1:] >= index[:-1]).all()):
+        return inputs, options
+    order = index.argsort(stable=True)
+    return (inputs[0].index_select(options["dim"], order),), options | {"index": index[order]}
 
 
 def _check_result(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, Any], out: Tensor) -> None:
