@@ -23,6 +23,7 @@ from ssma.aggr.basic import (
 )
 from ssma.aggr.deep_sets import DeepSetsAggregation
 from ssma.aggr.f_mean import FMeanAggregation
+from ssma.aggr.opaque import recorded
 from ssma.aggr.pna import PNAAggregation
 from ssma.aggr.power_mean import PowerMeanAggregation
 from ssma.aggr.recurrent import GRUAggregation, LSTMAggregation
@@ -155,7 +156,7 @@ def _by_target(
     """Sorts messages by target, those of one in their order, as many of PyG's aggregations want them; a layer puts its
     self-loops behind the edges."""
     index = options["index"]
-    if index is None or bool((index[1:] >= index[:-1]).all()):
+    if index is None or (not recorded() and bool((index[1:] >= index[:-1]).all())):
         return inputs, options
     order = index.argsort(stable=True)
     return (inputs[0].index_select(options["dim"], order),), options | {"index": index[order]}
