@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # a background job may have closed it
     sys.stdout.reconfigure(errors="replace")  # a character that a terminal lacks stops no command
+    os.environ["MPLBACKEND"] = "agg"  # a notebook that calls this names its own, which may not be installed here
     try:
         if any(text == "" or re.fullmatch("--[a-z-]+=", text) for text in arguments or sys.argv[1:]):
             raise StudyError("an argument is empty, as where a variable of the shell is not set")

@@ -52,6 +52,17 @@ def test_a_terminal_that_lacks_a_character_stops_no_command(tmp_path):
     assert b"d / gcn / mine (name=gr??e)" in output
 
 
+def test_figures_need_no_backend_of_the_notebook_that_calls():
+    draws = (
+        "import ssma.cli as c; c._schema = lambda _: print(__import__('matplotlib').get_backend()); c.main(['schema'])"
+    )
+    variables = {"PYTHONPATH": str(ROOT), "MPLBACKEND": "module://of_a_notebook.backend_inline"}
+    done = subprocess.run(
+        [sys.executable, "-c", draws], env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("agg\n", "")
+
+
 def test_who_stops_a_command_sees_one_word_and_the_shell_sees_the_signal():
     stopped = "import ssma.cli as c, signal; c._schema = lambda _: signal.raise_signal(signal.SIGINT)"
     command = [sys.executable, "-c", f"{stopped}; c.main(['schema'])"]
