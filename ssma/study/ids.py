@@ -72,7 +72,8 @@ def git_commit() -> str | None:
     environment = {key: value for key, value in os.environ.items() if key not in OF_ANOTHER_CHECKOUT}
 
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = ["git", "-C", str(package), *arguments]
+        # without locks, which the user's own git would meet, and a killed job leave
+        command = ["git", "--no-optional-locks", "-C", str(package), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
     if shutil.which("git") is None or git("cat-file", "-e", "HEAD:./__init__.py").returncode != 0:

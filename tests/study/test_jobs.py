@@ -269,6 +269,11 @@ def test_the_commit_is_that_of_the_package_and_of_no_folder_around_it(tmp_path, 
     git("commit", "-mpackage")
     head = git("rev-parse", "HEAD")
     assert commit() == head
+    index = tmp_path / ".git" / "index"
+    before = index.read_bytes()
+    os.utime(package / "__init__.py", (0, 0))  # a plain status would lock the index and note it there
+    assert commit() == head
+    assert index.read_bytes() == before
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))  # as in a hook of another project
     assert commit() == head
     (package / "__init__.py").write_text("changed = True")
