@@ -275,6 +275,8 @@ def test_the_commit_is_that_of_the_package_and_of_no_folder_around_it(tmp_path, 
     os.utime(package / "__init__.py", (0, 0))  # a plain status would lock the index and note it there
     assert commit() == head
     assert index.read_bytes() == before
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as in a container
+    assert commit() == head
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))  # as in a hook of another project
     assert commit() == head
     (package / "__init__.py").write_text("changed = True")
