@@ -31,11 +31,17 @@ bench: .venv/ready
 	@$(BIN)/ssma bench fit
 	@$(BIN)/ssma bench runtime
 
+# The scripts of an environment name its folder: of a checkout that was moved or copied it is made anew.
+ifneq ($(shell cat .venv/ready 2>/dev/null),$(CURDIR))
+.PHONY: .venv/ready
+CLEAR := --clear
+endif
+
 .venv/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "Python 3.11 is needed: make PYTHON=/path/to/python3.11")'
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv $(CLEAR) .venv
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
-	@touch $@
+	@pwd -P > $@
 
 clean:
 	rm -rf .venv .snakemake results

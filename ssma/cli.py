@@ -33,9 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command, returns its exit status: 0, 1 for a result that lacks or is another one, 2 for wrong input."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     log.setLevel(logging.INFO)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
+    for stop in (signal.SIGTERM, signal.SIGHUP):  # the latter comes where a terminal or a connection is closed
+        if signal.getsignal(stop) != signal.SIG_IGN:  # as nohup wants it
+            signal.signal(stop, lambda *_: sys.exit(STOPPED))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # a background job may have closed it
     sys.stdout.reconfigure(errors="replace")  # a character that a terminal lacks stops no command
+    os.environ["MPLBACKEND"] = "agg"  # a notebook that calls this names its own, which may not be installed here
     try:
         if any(text == "" or re.fullmatch("--[a-z-]+=", text) for text in arguments or sys.argv[1:]):
             raise StudyError("an argument is empty, as where a variable of the shell is not set")

@@ -1,7 +1,7 @@
 import re
 
 STOPPED = 143
-"""Exit status of a process that SIGTERM stopped, as a shell says it."""
+"""Exit status of a process that SIGTERM stopped, as a shell says it, or whose terminal was closed."""
 UNPRINTABLE = re.compile(r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -133,8 +133,8 @@ class Job:
     def watching(self, fits: int) -> Iterator[Watcher]:
         """Gives a watcher of about ``fits`` fits; if the job dies inside, the arm is closed as failed.
 
-        One that is stopped, by Ctrl-C or SIGTERM, closes it as interrupted. A job that a killed Snakemake has left
-        running is waited for: of two at once each would make the MLflow runs that it did not find.
+        One that is stopped, by Ctrl-C, SIGTERM or SIGHUP, closes it as interrupted. A job that a killed Snakemake has
+        left running is waited for: of two at once each would make the MLflow runs that it did not find.
         """
         with exclusive(self.results.arm(self.arm["id"]) / "job.lock"):
             tracker = open_tracker(self.results, self.plan)

@@ -73,12 +73,32 @@ def test_a_terminal_that_lacks_a_character_stops_no_command(tmp_path):
     assert b"d / gcn / mine (name=gr??e)" in output
 
 
+def test_figures_need_no_backend_of_the_notebook_that_calls():
+    draws = (
+        "import ssma.cli as c; c._schema = lambda _: print(__import__('matplotlib').get_backend()); c.main(['schema'])"
+    )
+    variables = {"PYTHONPATH": str(ROOT), "MPLBACKEND": "module://of_a_notebook.backend_inline"}
+    done = subprocess.run(
+        [sys.executable, "-c", draws], env=os.environ | variables, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("agg\n", "")
+
+
 def test_who_stops_a_command_sees_one_word_and_the_shell_sees_the_signal():
     stopped = "import ssma.cli as c, signal; c._schema = lambda _: signal.raise_signal(signal.SIGINT)"
     command = [sys.executable, "-c", f"{stopped}; c.main(['schema'])"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "KeyboardInterrupt\n")
+
+
+@pytest.mark.parametrize(("wanted", "status", "told"), [("SIG_DFL", 143, ""), ("SIG_IGN", 0, "goes on\n")])
+def test_who_closes_a_terminal_stops_a_command_unless_nohup_was_called(wanted, status, told):
+    closed = "c._schema = lambda _: signal.raise_signal(signal.SIGHUP) or print('goes on')"
+    run = f"import ssma.cli as c, signal; signal.signal(signal.SIGHUP, signal.{wanted}); {closed}; c.main(['schema'])"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", run], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (status, told, "")
 
 
 def test_a_connection_that_breaks_is_no_reader_that_left(monkeypatch):

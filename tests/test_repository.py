@@ -1,5 +1,6 @@
 """What the repository says in two places is the same in both."""
 
+import os
 import re
 import subprocess
 import tomllib
@@ -50,3 +51,28 @@ def test_make_takes_a_study_file_whose_name_has_spaces(tmp_path):
     assert done.stdout.splitlines() == [
         "--cores", "all", "--quiet", "rules", "--configfile", "my own study.yaml",
     ]  # fmt: skip
+
+
+def test_make_makes_the_environment_of_a_moved_checkout_anew(tmp_path):
+    old, new = tmp_path / "old, (1)", tmp_path / "new"
+    (old / ".venv/bin").mkdir(parents=True)
+    for name in ("pyproject.toml", "constraints.txt"):
+        (old / name).touch()
+    made = "#!/bin/sh\n[ $1 = -c ] || echo made $*\n"
+    for script, text in (("python", made), (".venv/bin/pip", "#!/bin/sh\n")):
+        (old / script).write_text(text)
+        (old / script).chmod(0o755)
+
+    def make(folder):
+        command = ["make", "--no-print-directory", "-f", str(ROOT / "Makefile"), "PYTHON=./python", ".venv/ready"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if line.startswith("made")]
+
+    assert make(old) == ["made -m venv --clear .venv"]
+    assert make(old) == []
+    (old / "constraints.txt").write_text("torch==2.13.0")
+    later = (old / ".venv/ready").stat().st_mtime + 1
+    os.utime(old / "constraints.txt", (later, later))
+    assert make(old) == ["made -m venv .venv"]
+    old.rename(new)
+    assert make(new) == ["made -m venv --clear .venv"]

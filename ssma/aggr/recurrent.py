@@ -3,10 +3,15 @@
 import torch
 from torch import Tensor
 from torch.nn import GRU, LSTM
+from torch.nn.functional import linear
 from torch_geometric.utils import degree, scatter
 
 from ssma.aggr.grouped import GroupedAggregation, prepared
+from ssma.aggr.opaque import recorded
 from ssma.aggr.selection import position_in_group
+
+SHORT = 16
+"""Steps that a CPU leaves to torch, which goes backward through as many arrays of all rows as there are steps."""
 
 
 class RecurrentAggregation(GroupedAggregation):
@@ -18,6 +23,8 @@ class RecurrentAggregation(GroupedAggregation):
     """
 
     network: type[LSTM] | type[GRU]
+    states: int
+    """States that a step hands on."""
 
     def __init__(self, in_channels: int, heads: int = 1) -> None:
         super().__init__(in_channels, heads)
@@ -52,6 +59,24 @@ class RecurrentAggregation(GroupedAggregation):
             batch_sizes: Sequences that have a step, step by step, on the CPU.
             sequences: Number of sequences.
         """
+        weights, state = self._weights(packed.dtype), packed.new_zeros(sequences, self.in_channels)
+        if recorded() or packed.device.type != "cpu" or batch_sizes.numel() <= SHORT:
+            return self._run(packed, batch_sizes, state.unsqueeze(0), weights)[0]
+        of_input, of_state, input_bias, state_bias = weights
+        states, ended = (state,) * self.states, []
+        for step in linear(packed, of_input, input_bias).split(batch_sizes.tolist()):
+            ended.append(states[0][step.size(0) :])
+            states = tuple(state[: step.size(0)] for state in states)
+            states = self._step(step, linear(states[0], of_state, state_bias), *states)
+        return torch.cat([states[0], *reversed(ended)])
+
+    def _run(self, packed: Tensor, batch_sizes: Tensor, start: Tensor, weights: list[Tensor]) -> Tensor:
+        """Returns what :meth:`_last_state` does by torch, ``[1, sequences, channels]``, from ``start``, as large."""
+        raise NotImplementedError
+
+    def _step(self, of_input: Tensor, of_state: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        """Returns the states after a step, the same numbers as torch's, from the linear maps of the input and of the
+        first state."""
         raise NotImplementedError
 
     # The networks always run as in training: there is no dropout, and CUDA can go backward in no other mode.
@@ -77,12 +102,15 @@ class LSTMAggregation(RecurrentAggregation):
         heads: Heads of a message; each is a sequence of its own, with shared weights.
     """
 
-    network = LSTM
+    network, states = LSTM, 2
 
-    def _last_state(self, packed: Tensor, batch_sizes: Tensor, sequences: int) -> Tensor:
-        start = packed.new_zeros(1, sequences, self.in_channels)
-        weights = self._weights(packed.dtype)
-        return torch.lstm(packed, batch_sizes, (start, start), weights, True, 1, 0.0, True, False)[1][0]
+    def _run(self, packed: Tensor, batch_sizes: Tensor, start: Tensor, weights: list[Tensor]) -> Tensor:
+        return torch.lstm(packed, batch_sizes, (start, start), weights, True, 1, 0.0, True, False)[1]
+
+    def _step(self, of_input: Tensor, of_state: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        taken, kept, new, shown = (of_state + of_input).chunk(4, 1)
+        cell = kept.sigmoid() * states[1] + taken.sigmoid() * new.tanh()
+        return shown.sigmoid() * cell.tanh(), cell
 
 
 class GRUAggregation(RecurrentAggregation):
@@ -101,9 +129,12 @@ class GRUAggregation(RecurrentAggregation):
         heads: Heads of a message; each is a sequence of its own, with shared weights.
     """
 
-    network = GRU
+    network, states = GRU, 1
 
-    def _last_state(self, packed: Tensor, batch_sizes: Tensor, sequences: int) -> Tensor:
-        start = packed.new_zeros(1, sequences, self.in_channels)
-        weights = self._weights(packed.dtype)
-        return torch.gru(packed, batch_sizes, start, weights, True, 1, 0.0, True, False)[1][0]
+    def _run(self, packed: Tensor, batch_sizes: Tensor, start: Tensor, weights: list[Tensor]) -> Tensor:
+        return torch.gru(packed, batch_sizes, start, weights, True, 1, 0.0, True, False)[1]
+
+    def _step(self, of_input: Tensor, of_state: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+        reset, kept, _ = (of_state + of_input).chunk(3, 1)
+        new = (of_input.chunk(3, 1)[2] + of_state.chunk(3, 1)[2] * reset.sigmoid()).tanh()
+        return ((states[0] - new) * kept.sigmoid() + new,)

@@ -23,6 +23,7 @@ from ssma.aggr.basic import (
 )
 from ssma.aggr.deep_sets import DeepSetsAggregation
 from ssma.aggr.f_mean import FMeanAggregation
+from ssma.aggr.opaque import recorded
 from ssma.aggr.pna import PNAAggregation
 from ssma.aggr.power_mean import PowerMeanAggregation
 from ssma.aggr.recurrent import GRUAggregation, LSTMAggregation
@@ -101,19 +102,30 @@ def make_aggregation(
     """
     given = {"in_channels": in_channels, "heads": heads, "degrees": degrees}
     if path is not None:
-        module, _, attribute = path.rpartition(".")
-        kind = getattr(importlib.import_module(module), attribute)
+        kind = _imported(path)
         takes = (*BY_WIDTH, "degrees") if "degrees" in inspect.signature(kind).parameters else BY_WIDTH
         aggr = kind(**{key: given[key] for key in takes}, **options)
         if not isinstance(aggr, Aggregation):
             raise TypeError(f"{path} made a {type(aggr).__name__} but expected a torch_geometric.nn.aggr.Aggregation")
         _check_known(aggr)
+        aggr.register_forward_pre_hook(_by_target, with_kwargs=True)
         aggr.register_forward_hook(_check_result, with_kwargs=True)
         return aggr
     if name not in AGGREGATORS:
         raise ValueError(f"unknown aggregation {name!r}; expected one of {', '.join(AGGREGATORS)}")
     kind = AGGREGATORS[name]
     return kind.make(**{key: given[key] for key in kind.takes}, **options)
+
+
+def _imported(path: str) -> Callable[..., Aggregation]:
+    """Returns a user's class; torch's defaults, which its module may change, stay those of the network around it."""
+    module, _, attribute = path.rpartition(".")
+    dtype, with_gradients = torch.get_default_dtype(), torch.is_grad_enabled()
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_grad_enabled(with_gradients)
 
 
 def _check_known(aggr: Aggregation) -> None:
@@ -136,6 +148,18 @@ def _has_state(module: torch.nn.Module) -> bool:
     kinds = {kind for part in module.modules() for kind in type(part).__mro__} - {torch.nn.Module}
     code = [own.__code__ for kind in kinds for own in vars(kind).values() if inspect.isfunction(own)]
     return any("training" in each.co_names for each in code) or bool([*module.parameters(), *module.buffers()])
+
+
+def _by_target(
+    aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, Any]
+) -> tuple[tuple[Tensor], dict[str, Any]]:
+    """Sorts messages by target, those of one in their order, as many of PyG's aggregations want them; a layer puts its
+    self-loops behind the edges."""
+    index = options["index"]
+    if index is None or (not recorded() and bool((index[1:] >= index[:-1]).all())):
+        return inputs, options
+    order = index.argsort(stable=True)
+    return (inputs[0].index_select(options["dim"], order),), options | {"index": index[order]}
 
 
 def _check_result(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, Any], out: Tensor) -> None:

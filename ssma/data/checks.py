@@ -114,18 +114,30 @@ def lost_digits(what: str, values: Tensor) -> list[str]:
     return [told] if found else []
 
 
-def far_targets(loaded: Loaded) -> list[str]:
-    """Returns a note on targets whose mean is more than ten standard deviations from 0; so it is with energies."""
-    found = []
+def hard_targets(loaded: Loaded) -> list[str]:
+    """Returns a note on targets whose mean is more than ten standard deviations from 0, as with energies, and one if
+    some have a hundred times the standard deviation of others, as in other units.
+    """
+    found, spreads = [], {}
     for number, column in enumerate(loaded.graphs.y.unbind(dim=1) if loaded.task == "regression" else ()):
         known = column[~column.isnan()].double()
-        if known.unique().numel() > 1 and (away := float(known.mean().abs() / known.std())) > 10:
-            found.append(f"{away:.3g} in column {number}")
-    told = (
+        if known.unique().numel() > 1:
+            spreads[number] = float(known.std())
+            away = float(known.mean().abs()) / spreads[number]
+            found += [f"{away:.3g} in column {number}"] if away > 10 else []
+    far = (
         f"y: learned as it is, and its mean is many standard deviations from 0: {', '.join(found)}; subtract it, or "
         "fits spend their steps on it"
     )
-    return [told] if found else []
+    notes = [far] if found else []
+    least, most = (pick(spreads, key=spreads.get, default=None) for pick in (min, max))
+    if spreads and spreads[most] > 100 * spreads[least]:
+        notes.append(
+            f"y: loss and {loaded.metric} are means over all columns, and the standard deviation is "
+            f"{spreads[least]:.3g} in column {least} but {spreads[most]:.3g} in column {most}; bring them to one "
+            "scale, or little is learned and told of the small ones"
+        )
+    return notes
 
 
 def edge_notes(graphs: Graphs) -> list[str]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch_geometric import seed_everything
 from torch_geometric.data import Batch, Data, Dataset
 from torch_geometric.data.dataset import overrides_method
+from torch_geometric.data.hypergraph_data import HyperGraphData
 
 from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
@@ -256,10 +257,9 @@ def _check_list(data_list: Any) -> None:
     if not isinstance(data_list, list | tuple):
         raise StudyError(f"got {type(data_list).__name__} but {wanted}")
     for number, data in enumerate(data_list):
-        if not isinstance(data, Data):
-            raise StudyError(
-                f"got {type(data).__name__} in place {number} of a {type(data_list).__name__} but {wanted}"
-            )
+        if not isinstance(data, Data) or isinstance(data, HyperGraphData):  # its edges join nodes to sets
+            found = f"{type(data).__name__} in place {number} of a {type(data_list).__name__}"
+            raise StudyError(f"got {found} but {wanted}")
         if isinstance(data, Batch):
             raise StudyError(
                 f"got a batch of {data.num_graphs} graphs in place {number} of a list but {wanted}; take its graphs, "

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ssma.data.checks import (
     edge_notes,
-    far_targets,
     find_alike,
     find_copies,
+    hard_targets,
     measurable_labels,
     missing_classes,
     untrained_codes,
@@ -72,7 +72,7 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     notes += copy_notes + alike_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
     for check in (missing_classes, untrained_codes, measurable_labels):
         notes += check(loaded, made["splits"])
-    notes += far_targets(loaded)
+    notes += hard_targets(loaded)
     loaded.graphs.save(folder / "graphs.pt")
     record = {"kind": "splits", "dataset": dataset["id"], "items": f"{loaded.level}s"} | made
     write_record(folder / "splits.json", record)

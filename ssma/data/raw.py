@@ -110,12 +110,12 @@ def reading(name: str, folder: Path, cache: Path) -> Iterator[None]:
 def unattended() -> Iterator[None]:
     """Ends a library's question at the terminal with an ``EOFError``, and its wait for a network with a
     ``TimeoutError``, where a job would wait for ever; what it prints goes to the error stream, and it may
-    change the working directory and the device on which torch makes tensors.
+    change the working directory, and the type and the device of the tensors that torch makes.
     """
     import torch
 
     known, sys.stdin = sys.stdin, io.StringIO()
-    seconds = socket.getdefaulttimeout()
+    seconds, dtype = socket.getdefaulttimeout(), torch.get_default_dtype()
     socket.setdefaulttimeout(TIMEOUT)
     try:
         with redirect_stdout(sys.stderr), chdir("."):
@@ -123,6 +123,7 @@ def unattended() -> Iterator[None]:
     finally:
         sys.stdin = known
         socket.setdefaulttimeout(seconds)
+        torch.set_default_dtype(dtype)
         torch.set_default_device(None)
 
 

@@ -188,6 +188,11 @@ def _edges(files: _Files, owner: Tensor) -> tuple[Tensor, Tensor | None, list[st
     edges, labels = remove_self_loops(listed, labels)
     loops, before = listed.size(1) - edges.size(1), edges.size(1)
     edges, labels = coalesce(edges, labels, owner.numel(), reduce="max")
+    if edges.size(1) < before and bool((owner[edges[0]] == 0).all()) and int(owner[-1]) > 0:
+        raise StudyError(
+            f"{files.path('A')}: all edges are of the first graph, and some are repeated; number the nodes over all "
+            f"graphs, not from 1 in each"
+        )
     counts = {"self-loops": loops, "repeated edges": before - edges.size(1)}
     left_out = [f"{count} {what}" for what, count in counts.items() if count]
     return edges, labels, [f"edges: {' and '.join(left_out)} were left out"] if left_out else []

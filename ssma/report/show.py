@@ -88,6 +88,8 @@ def _search(written: Results, arm: dict[str, Any], chosen: dict[str, Any] | None
         facts["space"] = "nothing is searched"
     if chosen is None:
         return facts | {"choice": "not tuned yet"}
+    if arm["space"]:
+        facts["optuna"] = chosen.get("optuna", "unknown")  # older records lack it
     states = [trial["state"] for trial in chosen["trials"]]
     facts["trials"] = (
         ", ".join(f"{states.count(s)} {s}" for s in ("complete", "pruned", "failed")) if states else "none"

@@ -45,7 +45,7 @@ def theory(results: Results, plan: dict[str, Any], folder: Path) -> list[Shown]:
     shown = []
     for name, experiment in plan.get("theory", {}).items():  # older plans have none
         path = results.theory(experiment["id"])
-        record = read_record(path) if path.exists() else {"status": "missing", "reason": "it has not run"}
+        record = read_record(path) if path.exists() else {"status": "missing", "reason": "no record"}
         if record["status"] == "ok":
             shown.append(show(plan, record, folder, f"theory-{name}"))
         else:

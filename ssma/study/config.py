@@ -71,7 +71,11 @@ class Range(Strict):
 
 Dimension = Annotated[
     Annotated[list[Any], Field(min_length=2), Tag("list")] | Annotated[Range, Tag("Range")],
-    Discriminator(lambda value: "Range" if isinstance(value, dict | Range) else "list"),
+    Discriminator(
+        lambda value: "Range" if isinstance(value, dict | Range) else "list" if isinstance(value, list) else None,
+        custom_error_type="dimension",
+        custom_error_message="expected a list of values, or a table of low and high",
+    ),
 ]
 """What is wrong with a range is told of a range alone, not that it is no list."""
 

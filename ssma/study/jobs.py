@@ -46,7 +46,7 @@ def this_command() -> str:
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
-def free_dead_locks(folder: Path, study: str) -> int:
+def free_dead_locks(folder: Path, study: str) -> tuple[int, bool]:
     """Removes Snakemake's locks of a study in a working directory if no run of it is alive there.
 
     Every run holds a shared lock of its study for as long as it lives, which the system takes back when it is killed;
@@ -57,24 +57,26 @@ def free_dead_locks(folder: Path, study: str) -> int:
         folder: The ``.snakemake`` folder.
 
     Returns:
-        The descriptor of the held lock; it stays open until the process ends.
+        The descriptor of the held lock, which stays open until the process ends, and whether no other run of the study
+        is alive.
 
     Raises:
         StudyError: If the folder cannot be written, or the file system has no locks.
     """
-    alive = folder / f"alive-{study}"
+    alive, alone = folder / f"alive-{study}", False
     with lock_errors(alive):
         folder.mkdir(exist_ok=True)
         descriptor = os.open(alive, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = True
             for lock in (folder / "locks").glob("*.lock"):
                 if study in _locked_studies(lock):
                     lock.unlink()
         except BlockingIOError:
             pass  # another run of it is alive and needs its locks
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return descriptor
+    return descriptor, alone
 
 
 def _locked_studies(lock: Path) -> set[str]:

@@ -138,6 +138,10 @@ def mlflow_errors(uri: str) -> Iterator[None]:
             remedy = f"delete {file}, if it has runs of this study alone, to have it made again, or {remedy}"
         if getattr(error, "errno", None) in (errno.EROFS, errno.EACCES) or "readonly database" in str(error):
             remedy = "copy the results to where you may write"
+        if uri.startswith("http") and getattr(error, "filename", None):  # which is on this machine
+            remedy = "the server names this folder for artifacts: start it so that it takes them (mlflow server with "
+            remedy += "--artifacts-destination, not --default-artifact-root) and rename the experiment there, which "
+            remedy += "keeps the folder, or set track.enabled: false"
         if "locate revision" in str(error):
             remedy = "it is a newer MLflow's, or another program's, such as Optuna: set track.uri to another one"
         if DELETED in str(error):

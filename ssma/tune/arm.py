@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import optuna
+
 from ssma.study.ids import seed_from
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
@@ -86,6 +88,7 @@ def tune_arm(
         "metric": metric,
         "direction": direction,
         "planned": arm["trials"],
+        "optuna": optuna.__version__ if arm["space"] else None,
         "trials": [_entry(result) for result in trials],
         "chosen_trial": {str(split): chosen.get(split) for split in arm["splits"]},
         "chosen": {

@@ -13,6 +13,8 @@ import torch
 import torch_geometric
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.utils import prune, spectral_norm, weight_norm
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch_geometric.nn import GATConv, SAGEConv
 
 import ssma.aggr
@@ -22,6 +24,7 @@ from ssma.aggr import (
     PNAAggregation,
     PowerMeanAggregation,
     make_aggregation,
+    recurrent,
     use_aggregation,
 )
 from ssma.aggr.pna import mean_log_degree
@@ -596,6 +599,41 @@ def test_sequences_are_independent_of_other_nodes_and_shuffled_in_training_only(
     rows = list(x[INDEX == 2])  # two have two
     seen = {BY_ROW[name](aggr, order).detach()[0].item() for order in (rows, rows[::-1])}
     assert min(abs(drawn[0][2, 0].item() - value) for value in seen) < 1e-10
+
+
+class Counted(TorchDispatchMode):
+    """Counts the numbers in the results of all operators."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, inputs=(), options=None):
+        out = function(*inputs, **(options or {}))
+        self.numbers += sum(each.numel() for each in tree_leaves(out) if isinstance(each, torch.Tensor))
+        return out
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_long_sequences_give_what_torch_gives_in_time_that_grows_with_their_length(name, monkeypatch):
+    aggr = make_aggregation(name, D)
+    counts = []
+    for length in (100, 400):
+        index = torch.tensor([2] * length + [0] * 40 + [3] * 39)
+        results = []
+        for short in (recurrent.SHORT, length):  # all by torch then
+            monkeypatch.setattr(recurrent, "SHORT", short)
+            aggr.zero_grad()
+            x = torch.randn(len(index), D, generator=torch.Generator().manual_seed(0), requires_grad=True)
+            torch.manual_seed(0)
+            out = aggr(x, index, dim_size=4)
+            with Counted() as counted:
+                out.square().sum().backward()
+            counts.append(counted.numbers)
+            results.append([out, x.grad, *(weight.grad.clone() for weight in aggr.parameters())])
+        assert not results[0][0][1].any()
+        for mine, torchs in zip(*results, strict=True):
+            torch.testing.assert_close(mine, torchs, rtol=1e-6, atol=1e-6)
+        monkeypatch.undo()
+    assert counts[2] < 5 * counts[0]  # of four times as long ones
 
 
 def test_pna_scale_by_hand_and_unseen_degrees():

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 from torch_geometric.nn import GATConv, GCNConv
-from torch_geometric.nn.aggr import Aggregation, SumAggregation
+from torch_geometric.nn.aggr import Aggregation, MLPAggregation, SumAggregation
 
 from ssma.aggr import make_aggregation, use_aggregation
 
@@ -158,3 +158,38 @@ def test_a_class_of_the_user_that_draws_little_is_not_taken_for_one_whose_rows_s
         torch.manual_seed(seed)
         aggr = make_aggregation("mine", 4, 1, f"{Mixing.__module__}.Mixing", how="faint").eval()
         assert aggr(messages, index, dim_size=7).shape == (7, 4)
+
+
+def test_the_module_of_a_class_of_the_user_leaves_torch_s_defaults_as_they_were(tmp_path, monkeypatch):
+    (tmp_path / "in_doubles.py").write_text(
+        "import torch\nfrom torch_geometric.nn.aggr import SumAggregation\n"
+        "torch.set_default_dtype(torch.float64)\ntorch.set_grad_enabled(False)\n"
+        "class Mine(SumAggregation):\n    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        make_aggregation("mine", 4, 1, "in_doubles.Mine")
+        assert torch.get_default_dtype() == torch.float32 and torch.is_grad_enabled()
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
+
+
+class Mixed(MLPAggregation):
+    """A user's class that wants messages sorted by target, and mixes the first two of a node in their order."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__(in_channels, in_channels, 2, num_layers=1)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_class_of_the_user_gets_messages_that_are_sorted_by_target(training):
+    mixed = make_aggregation("mine", 4, 1, f"{Mixed.__module__}.Mixed").train(training)
+    layer = use_aggregation(GCNConv(4, 4), mixed)  # self-loops lie behind the edges
+    x, edge_index = torch.randn(3, 4, requires_grad=True), torch.tensor([[0, 1, 2], [1, 0, 0]])
+    layer(x, edge_index).sum().backward()
+    assert x.grad.abs().sum() > 0
+    messages, index = torch.randn(5, 4), torch.tensor([2, 0, 2, 0, 2])
+    rows = {target: mixed(messages[index == target], index[index == target] * 0)[0] for target in (0, 2)}
+    out = mixed(messages, index)
+    assert all(torch.allclose(out[target], row, atol=1e-6) for target, row in rows.items())

@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.hypergraph_data import HyperGraphData
 from torch_geometric.transforms import ToUndirected
 
 from ssma.data import raw
@@ -197,6 +198,12 @@ def elsewhere():
     graphs = [graph(0, 0.5), graph(1, 1.5)]
     torch.set_default_device("meta")
     return graphs
+
+
+def in_doubles():
+    """As modules that compute in float64 have it."""
+    torch.set_default_dtype(torch.float64)
+    return [graph(0, 0.5), graph(1, 1.5)]
 
 
 def waits(address):
@@ -580,6 +587,12 @@ def test_batches_are_no_graphs(tmp_path):
         made_by("in_batches", tmp_path)
 
 
+def test_hypergraphs_are_no_graphs():
+    sets = HyperGraphData(torch.rand(4, 2), torch.tensor([[0, 1, 2, 1, 3], [0, 0, 0, 1, 1]]), y=torch.tensor([1]))
+    with pytest.raises(StudyError, match="got HyperGraphData in place 0 of a list but expected a list of .*Data"):
+        check_graphs([sets, sets], pyg_spec(""), {})
+
+
 def test_a_part_that_a_class_gives_by_default_is_noted(tmp_path):
     loaded = made_by("in_parts", tmp_path)
     assert loaded.graphs.num_graphs == 4 and loaded.notes == [
@@ -623,6 +636,16 @@ def test_a_class_that_changes_the_working_directory_leaves_it_as_it_was(tmp_path
 def test_a_class_that_sets_the_device_of_torch_leaves_it_as_it_was(tmp_path):
     loaded = made_by("elsewhere", tmp_path)
     assert loaded.graphs.y.tolist() == [[0.5], [1.5]] and torch.empty(0).device.type == "cpu"
+
+
+def test_a_class_that_sets_the_type_of_torch_s_tensors_leaves_it_as_it_was(tmp_path):
+    spec = pyg_spec(f"{__name__}.in_doubles") | {"features": "random"}
+    try:
+        made = load_pyg(spec, tmp_path, None).graphs
+        assert torch.get_default_dtype() == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(made.x[0], torch.randn(32, generator=torch.Generator().manual_seed(0)))
 
 
 def test_a_class_that_draws_makes_the_same_data_again(tmp_path):
@@ -890,6 +913,19 @@ def test_targets_far_from_0_are_noted(tmp_path):
         "y: learned as it is, and its mean is many standard deviations from 0: 58.3 in column 1; subtract it, or fits "
         "spend their steps on it"
     ]
+
+
+@pytest.mark.parametrize(("spread", "told"), [(99.0, False), (101.0, True)])
+def test_targets_of_other_scales_are_noted(tmp_path, spread, told):
+    small, large, same = [-1.0, 1.0, NAN] * 3, [spread, -spread, NAN] * 3, [7.5] * 9
+    rows = torch.tensor([small, large, same]).t()
+    card = prepared(tmp_path, [graph(number, row.unsqueeze(0)) for number, row in enumerate(rows)])
+    found = [note for note in card["notes"] if note[:2] == "y:"]
+    note = (  # 101 * sqrt(6 / 5)
+        "y: loss and mae are means over all columns, and the standard deviation is 1.1 in column 0 but 111 in column 1; "
+        "bring them to one scale, or little is learned and told of the small ones"
+    )
+    assert found == [note] * told
 
 
 def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):

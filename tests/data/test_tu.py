@@ -196,6 +196,7 @@ def test_graph_attributes_are_real_targets(tmp_path):
         ({"edge_labels": None, "A": EDGES + "3, 4\n"}, "TINY_A.txt: line 7 is the edge 3, 4; .* two nodes of one graph"),
         ({"A": EDGES.replace("5", "7")}, "TINY_A.txt: line 5 is the edge 4, 7; .* the nodes are 1 to 6"),
         ({"A": EDGES.replace("1", "0")}, "TINY_A.txt: line 1 is the edge 0, 2; .* the nodes are 1 to 6"),
+        ({"edge_labels": None, "A": EDGES.replace("4", "1").replace("5", "2")}, "TINY_A.txt: all edges are of the first graph, .*; number the nodes over all graphs, not from 1 in each"),
         ({"graph_indicator": "0\n0\n0\n1\n1\n2\n"}, "TINY_graph_indicator.txt: it must number .* from 1"),
         ({"graph_indicator": "1\n2\n1\n2\n2\n3\n"}, "not sorted"),
         ({"graph_indicator": "1\n1\n1\n2\n2\n9000000000000\n"}, "TINY_graph_labels.txt: got 3 lines but expected 9000000000000"),

@@ -201,17 +201,18 @@ def test_the_locks_of_a_dead_study_are_freed_beside_a_living_one(tmp_path):
     def kept_after(study):
         for name, files in locks.items():
             (tmp_path / "locks" / name).write_text(files)
-        held.append(free_dead_locks(tmp_path, study))
-        return {path.name for path in (tmp_path / "locks").iterdir()}
+        descriptor, alone = free_dead_locks(tmp_path, study)
+        held.append(descriptor)
+        return {path.name for path in (tmp_path / "locks").iterdir()}, alone
 
     held = []
     try:
-        assert kept_after("other") == {"0.input.lock", "0.output.lock", "3.input.lock"}
-        assert kept_after("mine") == {"1.output.lock", "2.input.lock", "3.input.lock"}
-        assert kept_after("mine") == set(locks)  # its first run is alive
+        assert kept_after("other") == ({"0.input.lock", "0.output.lock", "3.input.lock"}, True)
+        assert kept_after("mine") == ({"1.output.lock", "2.input.lock", "3.input.lock"}, True)
+        assert kept_after("mine") == (set(locks), False)  # its first run is alive
         os.close(held.pop(1))
         os.close(held.pop(1))
-        assert kept_after("mine") == {"1.output.lock", "2.input.lock", "3.input.lock"}
+        assert kept_after("mine") == ({"1.output.lock", "2.input.lock", "3.input.lock"}, True)
     finally:
         for descriptor in held:
             os.close(descriptor)
@@ -270,6 +271,13 @@ def test_the_commit_is_that_of_the_package_and_of_no_folder_around_it(tmp_path, 
     assert commit() is None
     git("commit", "-mpackage")
     head = git("rev-parse", "HEAD")
+    assert commit() == head
+    index = tmp_path / ".git" / "index"
+    before = index.read_bytes()
+    os.utime(package / "__init__.py", (0, 0))  # a plain status would lock the index and note it there
+    assert commit() == head
+    assert index.read_bytes() == before
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as in a container
     assert commit() == head
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))  # as in a hook of another project
     assert commit() == head

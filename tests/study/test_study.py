@@ -339,6 +339,7 @@ def test_an_empty_section_is_named_without_pythons_words(key):
         ({"tune": {"space": {"training": {"lr": [0.1, 1]}}}}, "tune.space: settings are written with a dot, such as training.lr"),
         ({"ablations": {"a": {"axes": {"ssma": {"kappa": [2]}}}}}, "ablations.a.axes: settings are written with a dot, such as ssma.kappa"),
         ({"layers": "gcn"}, "layers: expected a list, got 'gcn'"),
+        ({"tune": {"space": {"training.lr": 0.1}}}, "tune.space.training.lr: expected a list of values, or a table of low and high, got 0.1"),
         ({"layers": [False]}, "layers.0: expected a text, in quotes where YAML reads it as something else, got False"),
         ({"model": ["budget"]}, "model: expected a table of keys, got ['budget']"),
         ({"ablations": {"a": {"axes": ["aggregator"]}}}, "ablations.a.axes: expected a table of keys, got ['aggregator']"),

@@ -229,7 +229,7 @@ def test_missing_failed_and_foreign_records_are_told(finished, tmp_path, monkeyp
     page = (tmp_path / "out" / "index.html").read_text()
     for text in (
         "failed: RuntimeError: on purpose",
-        "missing: it has not run",
+        "missing: no record",
         "made by other code than the installed one",
     ):
         assert text in page

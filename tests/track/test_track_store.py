@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -565,6 +566,15 @@ def test_a_database_that_may_not_be_written_is_not_to_be_deleted(results):
         told = r"\(attempt to write a readonly database\); copy the results to where you may write$"
         with pytest.raises(StudyError, match=told), mlflow_errors(uri):
             database.execute("DELETE FROM metrics")
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOENT])
+def test_a_server_whose_artifacts_lie_in_a_folder_of_its_own_is_to_take_them(code):
+    with (
+        pytest.raises(StudyError, match=r"'/srv/1'\); the server names this folder for artifacts: start it so"),
+        mlflow_errors("http://tracking.example.org"),
+    ):
+        raise OSError(code, os.strerror(code), "/srv/1")
 
 
 def test_a_store_that_another_program_locks_is_not_to_be_deleted(results):

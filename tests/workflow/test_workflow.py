@@ -259,9 +259,12 @@ def test_a_second_start_is_refused_and_a_dead_run_blocks_nothing(tmp_path):
             assert run.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.1)
+        flag = next(tmp_path.glob("results/tiny/arms/*")) / "tuned"
+        flag.touch()  # of an arm without a record, as it is run again
         status, output = snakemake(tmp_path, study=endless)
         assert status != 0
         assert "Directory cannot be locked" in output
+        assert flag.exists()
         assert run.poll() is None
     finally:
         os.killpg(run.pid, signal.SIGKILL)

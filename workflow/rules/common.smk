@@ -30,9 +30,10 @@ try:
     PLAN = make_plan(parse_study(config))
     if workflow.is_main_process:
         results = Results(Path("results", PLAN["study"]))
-        free_dead_locks(Path(".snakemake"), PLAN["study"])
-        forget_lost(results, PLAN)
-        forget_outdated(results, PLAN, Path(".snakemake"))
+        _, alone = free_dead_locks(Path(".snakemake"), PLAN["study"])
+        if alone:  # else a dry run would take from a run what its jobs need
+            forget_lost(results, PLAN)
+            forget_outdated(results, PLAN, Path(".snakemake"))
         cores = (
             workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
         )
