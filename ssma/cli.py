@@ -243,10 +243,10 @@ def _evaluate(options: argparse.Namespace) -> int:
     return max(_verdict(arm, record), int(bool(lost)))
 
 
-def _verdict(arm: dict[str, Any], record: dict[str, Any]) -> int:
+def _verdict(item: dict[str, Any], record: dict[str, Any]) -> int:
     if record["status"] == "ok":
         return 0
-    print(f"{arm['id']}: {record['reason']}", file=sys.stderr)
+    print(f"{item['id']}: {record['reason']}", file=sys.stderr)
     return 1
 
 
@@ -276,9 +276,8 @@ def _theory(options: argparse.Namespace) -> int:
         from ssma.theory.experiment import run_experiment
     torch.set_num_threads(options.threads)
     record = run_experiment(results, experiment)
-    if record["status"] != "ok":
-        print(f"{experiment['id']}: {record['reason']}", file=sys.stderr)
-        return 1
+    if status := _verdict(experiment, record):
+        return status
     from ssma.report.theory import show
 
     print(show(plan, record, results.theory(experiment["id"]).parent, experiment["id"]).words)

@@ -17,7 +17,7 @@ from ssma.gpus import take_gpu
 from ssma.study.classes import check_class
 from ssma.study.cost import duration
 from ssma.study.locks import exclusive
-from ssma.study.lookup import named, named_arm, read_plan
+from ssma.study.lookup import named, named_arm, open_results
 from ssma.study.paths import Results
 from ssma.study.tuning import storage_url
 from ssma.track.live import LiveTracker, open_tracker
@@ -93,11 +93,11 @@ class Job:
         """Reads plan and data, sets torch's threads, and takes a GPU where fits run on one.
 
         Raises:
-            StudyError: If the arm is not in the plan, its class was changed since, the data are not prepared, or the
-                device or the compiler is absent.
+            StudyError: As `open_results`; if the arm is not in the plan, its class was changed since, the data are not
+                prepared, or the device or the compiler is absent.
         """
         torch.set_num_threads(threads)
-        plan, results = read_plan(plan_path), Results(plan_path.parent)
+        plan, results = open_results(plan_path)
         arm = named_arm(plan, arm_id)
         if arm["class"]:
             check_class(arm["class"], arm["class_code"])

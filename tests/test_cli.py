@@ -11,9 +11,38 @@ import pytest
 import yaml
 
 from ssma.cli import main
+from ssma.study.lookup import read_plan
 from ssma.study.records import write_record
 
 ROOT = Path(__file__).parents[1]
+MADE = {"source": "synthetic", "task": "product_regression", "num_graphs": 30}
+
+
+def written(folder, data=MADE, axes=None, **own):
+    """Writes a study of one data set, with the user's ``own`` classes, and returns its path."""
+    study = {
+        "study": "s",
+        "datasets": {"d": data},
+        "layers": ["gcn"],
+        "aggregators": {name: {"class": path} for name, path in own.items()},
+        "ablations": {"a": {"axes": axes or {"aggregator": ["sum"]}}},
+    }
+    (folder / "study.yaml").write_text(json.dumps(study))
+    return str(folder / "study.yaml")
+
+
+def planned(folder, *study, **own):
+    """Writes the plan of such a study, and returns its path."""
+    plan = str(folder / "plan.json")
+    assert main(["plan", written(folder, *study, **own), "--write", plan]) == 0
+    return plan
+
+
+def made_up(folder, tracked=True, **parts):
+    """Writes a plan of no arms, or of the given ``parts``, and returns its path."""
+    plan = {"kind": "plan", "study": "s", "config": {"track": {"enabled": tracked}}}
+    write_record(folder / "results" / "plan.json", plan | {"arms": [], "datasets": {}, "ablations": {}} | parts)
+    return folder / "results" / "plan.json"
 
 
 def start(*arguments, **variables):
@@ -37,16 +66,8 @@ def test_a_closed_output_stops_no_command():
 
 def test_a_terminal_that_lacks_a_character_stops_no_command(tmp_path):
     (tmp_path / "own.py").write_text("class Mine:\n    pass\n")
-    study = {
-        "study": "s",
-        "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
-        "layers": ["gcn"],
-        "aggregators": {"mine": {"class": "own.Mine"}},
-        "ablations": {"a": {"axes": {"mine.name": ["gr\u00f6\u00dfe"]}}},
-    }
-    (tmp_path / "study.yaml").write_text(json.dumps(study))
-    path = f"{tmp_path}{os.pathsep}{ROOT}"
-    run = start("plan", str(tmp_path / "study.yaml"), PYTHONPATH=path, PYTHONIOENCODING="ascii")
+    study = written(tmp_path, axes={"mine.name": ["gr\u00f6\u00dfe"]}, mine="own.Mine")
+    run = start("plan", study, PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}", PYTHONIOENCODING="ascii")
     output, errors = run.communicate()
     assert errors == b""
     assert b"d / gcn / mine (name=gr??e)" in output
@@ -92,17 +113,8 @@ def test_a_connection_that_breaks_is_no_reader_that_left(monkeypatch):
 def test_a_class_that_was_changed_since_the_plan_trains_nothing(tmp_path, monkeypatch, capsys):
     source = tmp_path / "my_sum.py"
     source.write_text("class Mine:\n    pass\n")
-    study = {
-        "study": "s",
-        "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
-        "layers": ["gcn"],
-        "aggregators": {"mine": {"class": "my_sum.Mine"}},
-        "ablations": {"a": {"axes": {"aggregator": ["mine"]}}},
-    }
-    (tmp_path / "study.yaml").write_text(json.dumps(study))
     monkeypatch.syspath_prepend(tmp_path)
-    plan = str(tmp_path / "plan.json")
-    assert main(["plan", str(tmp_path / "study.yaml"), "--write", plan]) == 0
+    plan = planned(tmp_path, MADE, {"aggregator": ["mine"]}, mine="my_sum.Mine")
     source.write_text("class Mine:\n    factor = 2\n")
     assert main(["evaluate", plan, "mine"]) == 2
     assert "my_sum.Mine: its file is not that which the plan was made with" in capsys.readouterr().err
@@ -115,16 +127,9 @@ def test_a_data_set_class_that_was_changed_since_the_plan_is_not_prepared(tmp_pa
     source, file = tmp_path / "changed.py", tmp_path / "list.txt"
     source.write_text("class Set(list):\n    def __init__(self, file):\n        pass\n")
     file.write_text("1")
-    study = {
-        "study": "s",
-        "datasets": {"d": {"source": "pyg", "class": "changed.Set", "arguments": {"file": str(file)}}},
-        "layers": ["gcn"],
-        "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
-    }
-    (tmp_path / "study.yaml").write_text(json.dumps(study))
     monkeypatch.syspath_prepend(tmp_path)
-    plan, code = str(tmp_path / "plan.json"), source.read_text()
-    assert main(["plan", str(tmp_path / "study.yaml"), "--write", plan]) == 0
+    plan = planned(tmp_path, {"source": "pyg", "class": "changed.Set", "arguments": {"file": str(file)}})
+    code = source.read_text()
     message = "changed.Set: its file, or one that its arguments name, is not that which the plan was made with"
     for changed, text in ((source, f"{code}        self.x = 1\n"), (file, "2")):
         before = changed.read_text()
@@ -145,38 +150,22 @@ def test_one_job_at_a_time_prepares_a_data_set(tmp_path, monkeypatch, capsys):
         "        (path,) = Path(folder).rglob('prepare.lock')\n"
         "        fcntl.flock(path.open(), fcntl.LOCK_SH | fcntl.LOCK_NB)\n"
     )
-    study = {
-        "study": "s",
-        "datasets": {"d": {"source": "pyg", "class": "own.Set", "arguments": {"folder": str(tmp_path)}}},
-        "layers": ["gcn"],
-        "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
-    }
-    (tmp_path / "study.yaml").write_text(json.dumps(study))
     monkeypatch.syspath_prepend(tmp_path)
-    plan = str(tmp_path / "plan.json")
-    assert main(["plan", str(tmp_path / "study.yaml"), "--write", plan]) == 0
+    plan = planned(tmp_path, {"source": "pyg", "class": "own.Set", "arguments": {"folder": str(tmp_path)}})
     assert main(["prepare", plan, "d"]) == 2
     assert "own.Set with {'folder': " in (errors := capsys.readouterr().err) and "BlockingIOError" in errors
     assert not list(tmp_path.rglob("prepare.lock"))
 
 
 def test_status_tells_why_a_data_set_is_not_prepared(tmp_path, capsys):
-    study = {
-        "study": "s",
-        "datasets": {"d": {"source": "synthetic", "task": "product_regression", "num_graphs": 30}},
-        "layers": ["gcn"],
-        "ablations": {"a": {"axes": {"aggregator": ["sum"]}}},
-    }
-    (tmp_path / "study.yaml").write_text(json.dumps(study))
-    plan = tmp_path / "plan.json"
-    assert main(["plan", str(tmp_path / "study.yaml"), "--write", str(plan)]) == 0
+    plan = planned(tmp_path)
     (folder := tmp_path / "logs" / "prepare").mkdir(parents=True)
-    log = folder / f"{json.loads(plan.read_text())['datasets']['d']['id']}.log"
+    log = folder / f"{read_plan(Path(plan))['datasets']['d']['id']}.log"
     for text, why in ((None, ""), ("", ""), ("a warning\nssma: no y; mend it\n", f": no y; mend it ({log})")):
         if text is not None:
             log.write_text(text)
         capsys.readouterr()
-        assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
+        assert main(["status", plan, "--out", str(tmp_path)]) == 0
         assert f"  data set d is not prepared{why}\n" in capsys.readouterr().out
 
 
@@ -225,19 +214,7 @@ def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path,
 
 
 def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_path, capsys):
-    plan = tmp_path / "results" / "plan.json"
-    write_record(
-        plan,
-        {
-            "kind": "plan",
-            "study": "s",
-            "arms": [],
-            "datasets": {},
-            "theory": {},
-            "config": {"track": {"enabled": True}},
-            "ablations": {"width": {}, "depth": {}},
-        },
-    )
+    plan = made_up(tmp_path, ablations={"width": {}, "depth": {}})
 
     def told():
         assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
@@ -251,9 +228,7 @@ def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_pa
 
 
 def test_status_tells_of_a_note_that_is_no_text(tmp_path, capsys):
-    plan = tmp_path / "results" / "plan.json"
-    record = {"kind": "plan", "study": "s", "config": {"track": {"enabled": True}}}
-    write_record(plan, record | {"arms": [], "datasets": {}, "ablations": {}})
+    plan = made_up(tmp_path)
     (folder := plan.parent / "mlflow").mkdir()
     (folder / "unusable").write_bytes(b"disk \xff full")
     assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
@@ -261,9 +236,7 @@ def test_status_tells_of_a_note_that_is_no_text(tmp_path, capsys):
 
 
 def test_status_tells_a_reason_of_several_lines_in_one(tmp_path, capsys):
-    plan = tmp_path / "results" / "plan.json"
-    record = {"kind": "plan", "study": "s", "config": {"track": {"enabled": False}}}
-    write_record(plan, record | {"arms": [{"id": "a"}], "datasets": {}, "ablations": {}})
+    plan = made_up(tmp_path, tracked=False, arms=[{"id": "a"}])
     failed = {"kind": "evaluation", "arm_id": "a", "status": "failed", "reason": "CUDA error: assert\nDebug with X\n"}
     write_record(plan.parent / "arms" / "a" / "evaluation.json", failed)
     assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
@@ -271,10 +244,8 @@ def test_status_tells_a_reason_of_several_lines_in_one(tmp_path, capsys):
 
 
 def test_status_offers_no_ui_where_nothing_is_tracked(tmp_path, capsys):
-    plan = tmp_path / "results" / "plan.json"
     for enabled in (True, False):
-        record = {"kind": "plan", "study": "s", "config": {"track": {"enabled": enabled}}}
-        write_record(plan, record | {"arms": [], "datasets": {}, "ablations": {}})
+        plan = made_up(tmp_path, tracked=enabled)
         assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
         assert (f" ui {plan}" in capsys.readouterr().out) is enabled
 
@@ -293,6 +264,8 @@ def test_a_record_that_is_no_plan_is_named(tmp_path, capsys, command):
     [
         "store {}",
         "prepare {} d",
+        "tune {} x",
+        "evaluate {} x",
         "collect {}",
         "track {}",
         "status {}",

@@ -30,7 +30,6 @@ def bench_aggr(out: Path, device: str, threads: int | None, quick: bool, limits:
     """Writes ``aggr.md``, ``aggr.csv`` (after every cell) and the figures to ``out``.
 
     Args:
-        out: A folder.
         device: ``auto`` (the CPU, and CUDA where there is one), ``cpu`` or ``cuda``.
         threads: Threads of torch, all cores by default.
         quick: Measure a grid of a few seconds.

@@ -44,10 +44,7 @@ def run_data(
         loader = DataLoader(as_data_list(graphs, items), batch_size=grid.batch_size, shuffle=True)
         for device in devices:
             batches = Batches(graphs, items, grid.batch_size, "graph", device)
-            works = {
-                "package": Work(partial(_package, batches)),
-                "PyG": Work(partial(_pyg, loader, device)),
-            }
+            works = {"package": Work(partial(_package, batches)), "PyG": Work(partial(_pyg, loader, device))}
             yield [
                 cell | {"device": device.type, "method": method, "repeat": number, "seconds": taken}
                 for method, times in interleaved(works, device, budget).items()

@@ -121,7 +121,6 @@ def timed_layer(timed: TimedLayer, grid: RuntimeGrid, degrees: Tensor) -> Module
     """Returns a layer as the paper's settings for PROTEINS make it, without edge features.
 
     Args:
-        timed: Which one.
         grid: Its width and kappa.
         degrees: Histogram of the in-degrees.
     """

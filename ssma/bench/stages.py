@@ -25,7 +25,6 @@ def stages(aggr: SSMAAggregation, x: Tensor, index: Tensor, dim_size: int) -> li
     can be differentiated alone.
 
     Args:
-        aggr: The aggregation.
         x: Messages, ``[E, d]``.
         index: Target node of each message, ``[E]``.
         dim_size: Number of nodes.

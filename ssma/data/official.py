@@ -16,7 +16,6 @@ def join_parts(name: str, parts: Sequence[Sequence[Data]], sizes: tuple[int, int
     Graphs without nodes are left out here, since the split counts the graphs that remain.
 
     Args:
-        name: The data set, for messages.
         parts: Training, validation and test graphs.
         sizes: How many of each the data set has.
 
@@ -42,7 +41,6 @@ def refuse_one_for_two(name: str, hashes: dict[str, str]) -> None:
     """Refuses raw files of which two are the same: one part would stand for another, such as validation for test.
 
     Args:
-        name: The data set, for messages.
         hashes: Name -> hash of every raw file.
 
     Raises:

@@ -74,8 +74,6 @@ def check_rows(name: str, folder: Path, tables: dict[str, tuple[str, ...]]) -> N
     as it finds, and no more than these.
 
     Args:
-        name: The data set, for messages.
-        folder: Its folder.
         tables: As ``ROWS``.
 
     Raises:

@@ -13,7 +13,6 @@ def partition(edge_index: Tensor, num_nodes: int, parts: int, seed: int) -> Tens
 
     Args:
         edge_index: Edges, ``[2, E]``; directions, repetitions and self-loops make no difference.
-        num_nodes: Number of nodes.
         parts: Number of parts; 1 leaves the graph whole.
         seed: Seed of METIS.
 

@@ -18,10 +18,7 @@ def fit_spec(
     """Returns the specification of one training.
 
     Args:
-        arm: The plan's arm.
-        card: The data card.
         split: The split, with its hash.
-        number: The split's number.
         hyperparameters: Values of the arm's search space, e.g. ``{"training.lr": 0.001, "ssma.kappa": 3}``.
         seed: Seed of initial weights, batch order, dropout and random selection.
     """

@@ -83,13 +83,12 @@ def gcn_on_targets(conv: GCNConv, part: Neighbourhoods) -> Tensor:
 
 @dataclass(frozen=True)
 class LayerKind:
-    """How a layer is made, whether edge features reach it, the block around it, and how it computes some nodes only.
+    """How a layer is made, the block around it, and how it computes some nodes only.
 
     ``on_targets`` is None for a layer that sees more of the graph than a node's neighbours.
     """
 
     make: Callable[[Parts], Module]
-    takes_edge_features: bool = False
     block: type[Module] = Block
     on_targets: Callable[[Module, Neighbourhoods], Tensor] | None = on_targets
 
@@ -193,11 +192,11 @@ def _mlp(width: int) -> Sequential:
 
 LAYERS = {
     "gcn": LayerKind(gcn, on_targets=gcn_on_targets),
-    "gat": LayerKind(gat, takes_edge_features=True),
-    "gatv2": LayerKind(gatv2, takes_edge_features=True),
+    "gat": LayerKind(gat),
+    "gatv2": LayerKind(gatv2),
     "gin": LayerKind(gin),
-    "gine": LayerKind(gine, takes_edge_features=True),
-    "resgated": LayerKind(resgated, takes_edge_features=True),
-    "pna": LayerKind(pna, takes_edge_features=True),
-    "gps": LayerKind(gps, takes_edge_features=True, block=TransformerBlock, on_targets=None),
+    "gine": LayerKind(gine),
+    "resgated": LayerKind(resgated),
+    "pna": LayerKind(pna),
+    "gps": LayerKind(gps, TransformerBlock, on_targets=None),
 }

@@ -9,7 +9,7 @@ from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr import SSMAAggregation, make_aggregation
 from ssma.layers.convs import LAYERS, Parts
-from ssma.study.settings import WIDTH_MULTIPLE_OF
+from ssma.study.settings import ONLY_FOR_LAYERS, WIDTH_MULTIPLE_OF
 
 READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
 
@@ -80,7 +80,8 @@ class Network(nn.Module):
         super().__init__()
         kind, model = LAYERS[layer], settings["model"]
         self.on_targets = kind.on_targets
-        has_edges = kind.takes_edge_features and model["edge_features"] and card["edge_attr"] is not None
+        takes_edges = layer in ONLY_FOR_LAYERS["edge_features"] and model["edge_features"]
+        has_edges = takes_edges and card["edge_attr"] is not None
         steps = walk_steps(model)
         _check_width(width, layer, model)
 

@@ -25,8 +25,6 @@ def whole_outputs(network: Network, graph: Any, edges: int = EDGES, targets: int
     Args:
         network: A network in evaluation mode, where a node's state depends on its neighbours' only.
         graph: The graph, as :class:`ssma.data.parts.WholeGraph` has it.
-        edges: Edges at once.
-        targets: Nodes at once.
 
     Returns:
         The outputs of the graph's target nodes, ``[G, num_outputs]``.

@@ -26,8 +26,6 @@ def arms(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
     """Returns a row per arm: how it was treated, what it cost, what it reached.
 
     Args:
-        plan: The plan.
-        frame: The records.
         found: What ``biases`` returns of the frame.
     """
     summary, metrics, constant = summarise(frame), metrics_of(frame), constants(frame)

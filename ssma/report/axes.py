@@ -48,9 +48,6 @@ def axis_table(
     """Returns a row per data set, layer and value of the other axes; None unless exactly one axis is numeric.
 
     Args:
-        plan: The plan.
-        ablation: Its name.
-        frame: The records.
         ratios: n_test / n_train of each data set's splits; None if unknown.
     """
     axes = plan["ablations"][ablation]["axes"]

@@ -51,8 +51,6 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     of arms stay as they are.
 
     Args:
-        results: The results.
-        out: Where to write.
         ablation: Report this one alone. Its records are collected anew, where there are any.
 
     Raises:

@@ -154,7 +154,7 @@ def geometric_mean_stabilises(records: Records) -> Verdict:
 def random_holds_up(records: Records) -> Verdict:
     """A1: with random selection SSMA is not below the sum, at any kappa."""
     arms = [arm for arm in _selection_arms(records, LAYERS) if _selection(arm) == "random"]
-    found, named = _against(records, arms, "sum"), len(SELECTION_SETS) * len(LAYERS) * len(KAPPAS)
+    found, named = _against_sum(records, arms), len(SELECTION_SETS) * len(LAYERS) * len(KAPPAS)
     return no_loss(found, named, records.places(found, "ssma.kappa"))
 
 
@@ -247,7 +247,7 @@ def better_at_every_width(records: Records) -> Verdict:
     arms = records.ssma_arms(WIDTH_SETS, WIDTH_LAYERS)
     arms = [arm for arm in arms if arm["settings"]["model"].get("budget") in BUDGETS]
     swept = [arm for group in records.series(arms, "model.budget") for arm in group.values()]
-    found, named = _against(records, swept, "sum"), len(WIDTH_SETS) * len(WIDTH_LAYERS) * len(BUDGETS)
+    found, named = _against_sum(records, swept), len(WIDTH_SETS) * len(WIDTH_LAYERS) * len(BUDGETS)
     return every_gain(found, named, records.places(found, "model.budget"))
 
 
@@ -313,13 +313,11 @@ def _arms(records: Records, base: paper.Result, ours: paper.Result) -> tuple[str
 
 
 def _compared(records: Records, pairs: Sequence[tuple[paper.Result, paper.Result]]) -> list[Comparison]:
-    sides = [arms for base, ours in pairs if (arms := _arms(records, base, ours))]
-    return [found for arms in sides if (found := records.compare(*arms))]
+    return _made([records.compare(*arms) for base, ours in pairs if (arms := _arms(records, base, ours))])
 
 
-def _against(records: Records, arms: Sequence[dict], aggregator: str) -> list[Comparison]:
-    sides = [(arm["id"], other["id"]) for arm in arms if (other := records.reference(arm, aggregator))]
-    return [found for one in sides if (found := records.compare(*one))]
+def _against_sum(records: Records, arms: Sequence[dict]) -> list[Comparison]:
+    return _made([records.compare(arm["id"], other["id"]) for arm in arms if (other := records.sum_of(arm))])
 
 
 def _missing(layers: Iterable[str]) -> str:
@@ -359,7 +357,7 @@ def _selection_arms(records: Records, layers: Sequence[str]) -> list[dict]:
 def _attention_against_random(records: Records, layers: Sequence[str]) -> list[Comparison]:
     groups = records.series(_selection_arms(records, layers), "ssma.selection")
     pairs = [(group["attention"]["id"], group["random"]["id"]) for group in groups if len(group) == 2]
-    return [found for pair in pairs if (found := records.compare(*pair))]
+    return _made([records.compare(*pair) for pair in pairs])
 
 
 def _series(records: Records, group: dict, end: float, smaller: Callable[[float], bool]) -> list[Comparison | None]:

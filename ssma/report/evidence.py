@@ -183,13 +183,12 @@ class Records:
             found += [part | shared for part in parts.values()] or [shared]
         return [dict(sorted(values.items())) for values in found if len(values) > 1]
 
-    def reference(self, arm: dict[str, Any], aggregator: str) -> dict[str, Any] | None:
-        """Returns the arm of another aggregator with the same data, network and training; one with results first."""
+    def sum_of(self, arm: dict[str, Any]) -> dict[str, Any] | None:
+        """Returns the arm with a sum and the same data, layer, network and training; one with results first."""
         same = [
             other
             for other in self.plan["arms"]
-            if (other["dataset"], other["layer"], other["aggregator"]) == (arm["dataset"], arm["layer"], aggregator)
-            and alike(arm, other)
+            if (other["layer"], other["aggregator"]) == (arm["layer"], "sum") and alike(arm, other)
         ]
         return min(same, key=lambda other: not self.whole(other["id"]), default=None)
 

@@ -65,9 +65,6 @@ def floors(
     adjusted by Holm over all these comparisons.
 
     Args:
-        plan: The plan.
-        ablation: Its name.
-        frame: The records.
         sanity: What the predictors reach, by data set, as `read_sanity` returns it.
         ratios: n_test / n_train of each data set's splits; None if unknown.
     """

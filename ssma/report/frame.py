@@ -50,7 +50,6 @@ def collect(results: Results, plan: dict[str, Any] | None = None) -> "pandas.Dat
     an arm's first fit with the pictures of learned affine maps.
 
     Args:
-        results: The results.
         plan: A part of their plan; all of it by default.
 
     Raises:

@@ -35,12 +35,7 @@ class Gain:
 
 
 def pair_of(
-    dataset: str,
-    layer: str,
-    direction: str,
-    base: "pandas.Series",
-    ours: "pandas.Series",
-    ratio: float | None,
+    dataset: str, layer: str, direction: str, base: "pandas.Series", ours: "pandas.Series", ratio: float | None
 ) -> Pair | None:
     """Returns two arms' values on the units that both have, None unless they have the same units.
 

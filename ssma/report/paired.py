@@ -93,8 +93,6 @@ def compare_family(
     """Compares arms with their references, p adjusted by Holm over all of them that could be tested.
 
     Args:
-        plan: The plan.
-        frame: The records.
         references: Arm -> the arm that it is compared with.
         ratios: n_test / n_train of each data set's splits; None if unknown.
     """
@@ -139,9 +137,6 @@ def paired(
     """Returns the comparisons with the first value of the axis; None if there are several axes or one value.
 
     Args:
-        plan: The plan.
-        ablation: Its name.
-        frame: The records.
         ratios: n_test / n_train of each data set's splits; None if unknown.
     """
     layout = lay_out(plan, ablation)
@@ -198,7 +193,7 @@ def _cells(one: Difference, arm: str) -> list[Cell]:
         *t_texts(one),
         metric.interval(bootstrap, signed=True) if isinstance(bootstrap, Interval) else UNTESTED,
         *p_texts(one),
-        UNTESTED if isinstance(found.wilcoxon, NotTestable) else p_text(found.wilcoxon.p),
+        UNTESTED if isinstance(found.wilcoxon, NotTestable) else p_text(found.wilcoxon),
         *_probabilities(found, metric),
         UNTESTED if isinstance(found.effect, NotTestable) else f"{found.effect:+.2f}".replace("-", "−"),
         _reasons({name: what.reason for name, what in outcomes.items() if isinstance(what, NotTestable)}),

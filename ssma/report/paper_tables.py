@@ -130,7 +130,6 @@ def results_table(table: Beside, sanity: dict[str, dict[str, Any]] | None = None
     """Returns the entries of a table: a row per data set and layer; paper, ours and difference per kind of arm.
 
     Args:
-        table: The table.
         sanity: What predictors that look at no graph reach, by label of the data set; a row below the layers each.
     """
     source = table.source
@@ -184,15 +183,7 @@ def improvement_table(table: Beside) -> Table | None:
         "these alone stand beside ours. Ours [95% interval, not adjusted]: corrected resampled t, paired by split (by "
         "seed where there is one split)."
     )
-    columns = [
-        "row",
-        "printed",
-        "recomputed",
-        "printed value",
-        "recomputed, compared only",
-        "ours",
-        "compared",
-    ]
+    columns = ["row", "printed", "recomputed", "printed value", "recomputed, compared only", "ours", "compared"]
     return Table(f"paper/{table.source.name}-improvement", caption, columns, rows, footnotes=footnotes)
 
 

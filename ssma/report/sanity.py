@@ -92,7 +92,6 @@ def copies_marked(table: Table, copies: dict[str, Repeated]) -> Table:
     """Returns the table with a mark wherever such a data set is named, in a heading or in its column, and footnotes.
 
     Args:
-        table: The table.
         copies: What is to be said of a data set, by the name that it has in this table.
     """
     seen: dict[str, None] = {}
@@ -122,7 +121,6 @@ def sanity_rows(
     Args:
         records: By data set, as ``read_sanity`` returns them.
         splits: By data set, the splits that its arms are evaluated on.
-        columns: The data sets of the table.
         axes: How many columns stand between the first one and the data sets.
     """
     names = dict.fromkeys(name for column in columns for name in records.get(column, {}).get("predictors", {}))
@@ -146,8 +144,6 @@ def predictor_cell(
 
     Args:
         record: Of the data set, as ``read_sanity`` returns it.
-        name: One of its predictors.
-        splits: The splits.
         factor: From raw units to those of the table.
         spread: Writes mean and sample standard deviation, both in raw units.
     """

@@ -60,7 +60,6 @@ def caption(plan: dict[str, Any], found: dict[str, Bias], sizes: dict[str, dict[
     """Returns what the figure shows, in words.
 
     Args:
-        plan: The plan.
         found: What ``biases`` returns of the frame.
         sizes: By data set, what ``split_sizes`` returns of it.
     """

@@ -44,8 +44,6 @@ def table(
     """Returns a row per arm: what each rule would report, and the optimism of ``test``; its mean per aggregator below.
 
     Args:
-        plan: The plan.
-        frame: The records.
         found: What ``biases`` returns of the frame.
         ratios: n_test / n_train of each data set's splits; None if unknown.
     """

@@ -9,6 +9,7 @@ from ssma.report.labels import Metric, listing, spans
 from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
 from ssma.study.records import PARTS, read_record
+from ssma.study.space import full_names
 
 
 def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], written: Results | None = None) -> str:
@@ -17,9 +18,6 @@ def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], wr
     What is not there yet is said to be so.
 
     Args:
-        results: The results.
-        plan: The plan.
-        arm: One of its arms.
         written: Names files as if the results were here; by default where they are.
     """
     written = written or results
@@ -28,7 +26,7 @@ def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], wr
     fits = {fit["id"]: _read(results, written, fit["id"]) for fit in (evaluation or {}).get("fits", [])}
     lines = [arm["label"], *_pairs({"arm": arm["id"], **_own(arm), "result version": plan["result_version"]}), ""]
     lines += ["data", *_pairs(_data(results, written, plan["datasets"][arm["dataset"]], arm), "  "), ""]
-    settings = flat(arm["settings"], arm["aggregator"])
+    settings = full_names(arm["settings"], arm["aggregator"])
     fixed = {key: value for key, value in settings.items() if key not in arm["space"]}  # a default that no fit has
     lines += ["settings", *_pairs(fixed, "  "), ""]
     lines += ["search", *_pairs(_search(written, arm, chosen), "  "), ""]
@@ -48,7 +46,8 @@ def describe_fit(results: Results, plan: dict[str, Any], fit_id: str) -> str:
         "aggregator": spec["aggregator"], **_own(spec), "hidden width": record["hidden_channels"],
         "parameters": record["parameters"], "seconds": record["seconds"], "best epoch": record["best_epoch"],
     }  # fmt: skip
-    lines = [*_pairs(about), "", "settings", *_pairs(flat(spec["settings"], spec["aggregator"]), "  "), ""]
+    settings = full_names(spec["settings"], spec["aggregator"])
+    lines = [*_pairs(about), "", "settings", *_pairs(settings, "  "), ""]
     scores = {part: canonical_json(record[part]) for part in PARTS}
     lines += ["scores at the best epoch", *_pairs(scores, "  "), ""]
     if told := record.get("modules"):
@@ -61,15 +60,6 @@ def describe_fit(results: Results, plan: dict[str, Any], fit_id: str) -> str:
     }
     lines += ["made by", *_pairs(_made_by([record]), "  "), "", "where", *_pairs(where, "  ")]
     return "\n".join(lines) + "\n"
-
-
-def flat(settings: dict[str, dict[str, Any]], aggregator: str) -> dict[str, Any]:
-    """Returns settings under the names that a study file uses."""
-    return {
-        f"{aggregator if group == 'aggregator' else group}.{key}": value
-        for group, values in settings.items()
-        for key, value in values.items()
-    }
 
 
 def _data(results: Results, written: Results, dataset: dict[str, Any], arm: dict[str, Any]) -> dict[str, Any]:

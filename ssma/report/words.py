@@ -142,9 +142,6 @@ def words(
     values compare pair by pair, and the course along an axis.
 
     Args:
-        plan: The plan.
-        ablation: Its name.
-        frame: The records.
         ratios: n_test / n_train of each data set's splits; None if unknown.
         found: The arms against predictors that look at no graph, as `floors` returns it.
     """

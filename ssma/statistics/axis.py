@@ -38,7 +38,6 @@ class Smallest:
 
     best: int
     smallest: int
-    standard_error: float
     difference: float
     """Mean of smallest minus best, 0 if they are the same."""
     test: CorrectedT | NotTestable
@@ -127,7 +126,7 @@ def smallest_as_good(
     beyond = (means[best] - means - error).round(digits_of(means))
     smallest = int((beyond <= 0).argmax())
     differences = paired_differences(table[:, smallest], table[:, best])
-    return Smallest(best, smallest, error, mean_difference(differences), corrected_t(differences, test_train_ratio))
+    return Smallest(best, smallest, mean_difference(differences), corrected_t(differences, test_train_ratio))
 
 
 def _ordered(axis: "ArrayLike", scores: "ArrayLike") -> "tuple[NDArray, NDArray]":

@@ -36,17 +36,6 @@ class CorrectedT:
 
 
 @dataclass(frozen=True)
-class Wilcoxon:
-    """An exact signed-rank test: sum of the ranks of positive differences, two-sided ``p``, and what it rests on."""
-
-    positive: float
-    p: float
-    n: int
-    zeros: int
-    """Differences of 0, which are left out of ``n``."""
-
-
-@dataclass(frozen=True)
 class Posterior:
     """Probabilities that the mean difference lies below, within and above the region of practical equivalence."""
 
@@ -57,14 +46,14 @@ class Posterior:
 
 @dataclass(frozen=True)
 class PairComparison:
-    """Everything that is said of ours minus reference; ``effect`` is Hedges' g of the paired differences.
+    """Everything that is said of ours minus reference; ``wilcoxon`` is a p value, ``effect`` is Hedges' g.
 
     The mean ``difference`` is rounded to 12 digits of the largest one, so that one of 0 is 0.
     """
 
     difference: Description
     corrected_t: CorrectedT | NotTestable
-    wilcoxon: Wilcoxon | NotTestable
+    wilcoxon: float | NotTestable
     posterior: Posterior | NotTestable
     effect: float | NotTestable
 
@@ -144,10 +133,10 @@ def corrected_t(differences: "ArrayLike", test_train_ratio: float | None) -> Cor
     return CorrectedT(mean / error, degrees, p, Interval(mean - half, mean + half))
 
 
-def wilcoxon(differences: "ArrayLike") -> Wilcoxon | NotTestable:
-    """Tests whether the differences are symmetric about 0, by signed ranks, exactly.
+def wilcoxon(differences: "ArrayLike") -> float | NotTestable:
+    """Returns the p value of the hypothesis that differences are symmetric about 0, by signed ranks, exactly.
 
-    Differences of 0 are left out, as Wilcoxon did; tied ones share their mean rank. ``p`` is twice the smaller tail, at
+    Differences of 0 are left out, as Wilcoxon did; tied ones share their mean rank. It is twice the smaller tail, at
     most 1, of the distribution over all 2^n signs of these very ranks, so that it is exact with ties too. Source:
     Wilcoxon, "Individual Comparisons by Ranking Methods", Biometrics Bulletin 1 (1945). It takes the units as
     independent, which the splits of a cross-validation are not.
@@ -168,7 +157,7 @@ def wilcoxon(differences: "ArrayLike") -> Wilcoxon | NotTestable:
         shifted = numpy.concatenate([numpy.zeros(rank), share])
         share = (numpy.pad(share, (0, rank)) + shifted) / 2
     tail = min(share[: positive + 1].sum(), share[positive:].sum())
-    return Wilcoxon(positive / 2, min(1.0, 2 * float(tail)), n, zeros)
+    return min(1.0, 2 * float(tail))
 
 
 def posterior(differences: "ArrayLike", test_train_ratio: float | None, rope: float) -> Posterior | NotTestable:

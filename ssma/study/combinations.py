@@ -13,8 +13,6 @@ def impossible(layer: str, aggregator: str, settings: dict[str, Any], searched: 
     """Returns a sentence for each combination that an arm must not have.
 
     Args:
-        layer: Name of the layer.
-        aggregator: Name of the aggregator.
         settings: The arm's settings of ``aggregator``, ``model`` and ``training``.
         searched: Setting -> list of values or range, where the arm searches it.
     """
@@ -33,9 +31,7 @@ def not_given(
     """Returns a sentence for each option without which a user's class cannot be made.
 
     Args:
-        aggregator: Its name.
         options: Option -> whether it has no default; None where that is not known.
-        given: The arm's options.
         searched: As in :func:`impossible`.
     """
     return [
@@ -50,7 +46,6 @@ def idle_axes(name: str, ablation: dict[str, Any]) -> list[str]:
     """Returns a sentence for each axis along which no arm of an ablation changes: each would be compared with itself.
 
     Args:
-        name: Name of the ablation.
         ablation: Its entry in the plan.
     """
     sentences = []

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, ValidationError, field_validator
@@ -329,9 +329,8 @@ def _keys_at(location: Sequence[Any]) -> list[str]:
         if isinstance(here, type) and issubclass(here, BaseModel):
             here = here.model_fields[part].annotation if part in here.model_fields else here
         else:
-            models = _models_in(here)
-            here = next((m for m in models if part in _tags(m) or part == m.__name__), here)
-    models = [here] if isinstance(here, type) and issubclass(here, BaseModel) else _models_in(here)
+            here = next((m for m in _models_in(here) if part in _tags(m) or part == m.__name__), here)
+    models = _models_in(here)
     return [field.alias or name for name, field in models[0].model_fields.items()] if models else []
 
 
@@ -340,6 +339,6 @@ def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and get_origin(annotation) is None:
+    if isinstance(annotation, type):
         return [annotation] if issubclass(annotation, BaseModel) else []
     return [model for part in get_args(annotation) for model in _models_in(part)]

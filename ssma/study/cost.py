@@ -96,7 +96,6 @@ def describe(cost: Cost, cores: int) -> str:
     """Returns the cost in two lines, and one more where there are theory experiments.
 
     Args:
-        cost: The cost.
         cores: How many there are. A job takes one, so that cores beyond the number of jobs make nothing faster.
     """
     cores = min(cores, cost.arms + len(cost.theory))

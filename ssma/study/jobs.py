@@ -55,7 +55,6 @@ def free_dead_locks(folder: Path, study: str) -> tuple[int, bool]:
 
     Args:
         folder: The ``.snakemake`` folder.
-        study: The study's name.
 
     Returns:
         The descriptor of the held lock, which stays open until the process ends, and whether no other run of the study
@@ -119,7 +118,6 @@ def forget_outdated(results: Results, plan: dict[str, Any], folder: Path) -> Non
     were taken out of the study since.
 
     Args:
-        results: The study's results.
         plan: The plan as the study file is now.
         folder: The ``.snakemake`` folder.
     """

@@ -329,7 +329,6 @@ class _Planner:
         """Notes the arm of a cell, if it is new, and returns its id.
 
         Args:
-            dataset: The plan's data set.
             cell: Data set, layer and point of an ablation.
             base: Settings from weak to strong: defaults, protocol, the study's own.
             own: The data set's fixed settings.

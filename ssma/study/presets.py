@@ -52,7 +52,6 @@ def preset(protocol: str | None, spec: dict[str, Any], layer: str) -> dict[str, 
     Args:
         protocol: ``paper``, ``fair`` or None.
         spec: The data set's entry in the plan, ``{"source", "name", ...}``.
-        layer: Name of the layer.
     """
     if protocol is None:
         return {}

@@ -25,7 +25,6 @@ def idle_settings(aggregator: str, settings: Mapping[str, Mapping[str, Any]], se
     """Returns the settings that do nothing in an arm, whatever its search chooses.
 
     Args:
-        aggregator: Name of the aggregator.
         settings: The arm's settings of ``aggregator``, ``model`` and ``training``.
         searched: The arm's search space.
     """
@@ -62,6 +61,15 @@ def table_of(key: str, aggregator: str) -> tuple[str, str]:
     """Returns the table of an arm's settings that holds a setting, and its name there."""
     group, _, field = key.partition(".")
     return "aggregator" if group == aggregator else group, field
+
+
+def full_names(settings: Mapping[str, Mapping[str, Any]], aggregator: str) -> dict[str, Any]:
+    """Returns an arm's settings under the names that a study file uses."""
+    return {
+        f"{aggregator if group == 'aggregator' else group}.{field}": value
+        for group, values in settings.items()
+        for field, value in values.items()
+    }
 
 
 def without_idle(configuration: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ def theory_seconds(experiment: dict[str, Any], results: Results) -> tuple[float,
 
     Args:
         experiment: An entry of the plan's ``theory``.
-        results: The study's results.
 
     Raises:
         StudyError: If its record was changed or cut short.

@@ -30,7 +30,6 @@ def tuning(tune: Tune, protocol: str | None, spec: dict[str, Any]) -> Tune:
     chosen by the test metric, and one configuration for everything else. What the study names itself wins.
 
     Args:
-        tune: The study's table.
         protocol: ``paper``, ``fair`` or None.
         spec: The data set's entry in the plan, ``{"source", "name", ...}``.
     """
@@ -66,7 +65,6 @@ def unused(tune: Tune, spaces: list[Space]) -> list[str]:
     """Returns a sentence for each setting that no arm searches, and for each option of a search where none is made.
 
     Args:
-        tune: The study's table.
         spaces: The search space of each arm.
     """
     searched = {key for space in spaces for key in space}
@@ -105,7 +103,7 @@ def one_database(storage: str | None, uri: str | None) -> str | None:
     Optuna and MLflow note the version of their tables in the same one, so that either refuses what the other has made.
     """
     storage = storage or os.environ.get(STORAGE_VARIABLE) or "journal"
-    if storage == "journal" or _no_database(storage) or not (uri or "").startswith("postgresql"):
+    if _no_database(storage) or not (uri or "").startswith("postgresql"):
         return None
     search, runs = (
         (url.netloc.rpartition("@")[2].removesuffix(":5432"), url.path, url.query)

@@ -33,7 +33,6 @@ def run(settings: dict[str, Any], seed: int) -> list[dict[str, Any]]:
 
     Args:
         settings: Those of ``ssma.study.theory.Growth``.
-        seed: The study's seed.
     """
     rows = []
     for n, d in product(settings["n"], settings["d"]):

@@ -20,7 +20,6 @@ def run(settings: dict[str, Any], seed: int) -> list[dict[str, Any]]:
 
     Args:
         settings: Those of ``ssma.study.theory.HigherOrder``.
-        seed: The study's seed.
     """
     rows = []
     for n in settings["n"]:

@@ -35,7 +35,6 @@ def run(settings: dict[str, Any], seed: int) -> list[dict[str, Any]]:
 
     Args:
         settings: Those of ``ssma.study.theory.Mixing``.
-        seed: The study's seed.
     """
     rows = []
     for repeat in range(settings["seeds"]):

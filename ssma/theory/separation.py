@@ -27,7 +27,6 @@ def run(settings: dict[str, Any], seed: int) -> list[dict[str, Any]]:
 
     Args:
         settings: Those of ``ssma.study.theory.Separation``.
-        seed: The study's seed.
     """
     rows = []
     for draw in range(settings["draws"]):

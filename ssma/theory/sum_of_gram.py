@@ -17,7 +17,6 @@ def run(settings: dict[str, Any], seed: int) -> list[dict[str, Any]]:
 
     Args:
         settings: Those of ``ssma.study.theory.SumOfGram``.
-        seed: The study's seed.
     """
     rows = []
     for repeat in range(settings["seeds"]):

@@ -30,23 +30,6 @@ def safe_keys(values: dict[str, Any]) -> dict[str, Any]:
     return safe
 
 
-def flatten(settings: dict[str, Any], aggregator: str) -> dict[str, Any]:
-    """Returns nested settings under dotted names, those of the aggregator under its own name.
-
-    These are the names that a study file uses: ``{"aggregator": {"kappa": 3}}`` gives ``{"ssma.kappa": 3}``.
-    """
-    flat: dict[str, Any] = {}
-    for group, value in settings.items():
-        flat |= _dotted(aggregator if group == "aggregator" else group, value)
-    return flat
-
-
-def _dotted(name: str, value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {name: value}
-    return {path: item for key, inner in value.items() for path, item in _dotted(f"{name}.{key}", inner).items()}
-
-
 def param_values(values: dict[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
     """Returns parameters as text under safe names, and the whole text of those that had to be cut.
 

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from ssma.study.ids import digest
 from ssma.study.records import PARTS
-from ssma.track.names import LONGEST_NAME, flatten, param_values, safe_name
+from ssma.study.space import full_names
+from ssma.track.names import LONGEST_NAME, param_values, safe_name
 
 FINAL_STATE = {
     "ok": "FINISHED",
@@ -62,7 +63,7 @@ def arm_run(plan: dict[str, Any], arm: dict[str, Any]) -> Run:
 
     What is searched is none of them: a default would stand there, and the fits have other values.
     """
-    settings = flatten(arm["settings"], arm["aggregator"])
+    settings = full_names(arm["settings"], arm["aggregator"])
     params, files = _params({key: value for key, value in settings.items() if key not in arm["space"]})
     ablations = [
         name
@@ -161,7 +162,7 @@ def fit_run(arm: dict[str, Any], split: int, repeat: int, fit: dict[str, Any]) -
         name=f"split {split} repeat {repeat}",
         status=fit["status"],
         tags=("fit", arm, tags),
-        params=flatten(spec["settings"], spec["aggregator"]),
+        params=full_names(spec["settings"], spec["aggregator"]),
         points=points,
         start=_start(fit),
         end=_end(fit),

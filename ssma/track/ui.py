@@ -31,8 +31,6 @@ def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
 
     Args:
         results: The study's results; if they were moved, the store learns where its artifacts are now.
-        plan: The study's plan.
-        port: Where the UI answers.
 
     Raises:
         StudyError: If there is no such port or it is taken, or the store cannot be used. MLflow writes even where it

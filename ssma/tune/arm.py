@@ -40,11 +40,7 @@ def tune_arm(
     and split only, so arms are paired.
 
     Args:
-        results: The study's results.
-        arm: The plan's arm.
         dataset_id: Id of its data set.
-        study_seed: The study's seed.
-        metric: Name of the metric.
         direction: ``maximize`` or ``minimize``.
         train: Trains one fit, or reads its record.
         watcher: Is told of each trial.

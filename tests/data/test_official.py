@@ -19,8 +19,8 @@ from ssma.errors import StudyError
 from ssma.study.ids import file_fingerprint
 from ssma.study.records import read_record
 
-PCBA = [[(graph + task) % 3 or None for task in range(128)] for graph in range(7)]  # 1, 2 or missing: 2 becomes 0
-PCBA = [[0 if label == 2 else label for label in row] for row in PCBA]
+PCBA = [[(None, 1, 0)[(graph + task) % 3] for task in range(128)] for graph in range(7)]
+HIV = [[graph % 2] for graph in range(7)]
 SPLIT = {"train": [0, 1, 2], "validation": [3, 4], "test": [5, 6]}
 
 
@@ -38,6 +38,12 @@ def mirror(tmp_path):
 
 def read(module, tmp_path, mirror, **spec):
     return module.load({"loss": None, **spec}, tmp_path / "work", mirror)
+
+
+def prepared(folder, mirror, spec, splits=None):
+    """Returns the card of a data set that is prepared in a folder."""
+    entry = {"id": "d-1", "label": "d", "spec": spec, "splits": splits or {"scheme": "official"}}
+    return prepare(folder, entry, mirror)
 
 
 def edges_of(graphs, number):
@@ -95,8 +101,7 @@ def test_lrgb(tmp_path, mirror, name, outputs, loss, words):
     own, _ = edges_of(graphs, 5)  # the triangle
     a, b = graphs.edge_index[:, own]
     assert graphs.edge_attr[own].tolist() == torch.stack([b % 2, a % 3, torch.ones_like(a)], dim=1).tolist()
-    dataset = {"id": "p-1", "label": "p", "spec": spec, "splits": {"scheme": "official"}}
-    card = prepare(tmp_path / "p", dataset, mirror)
+    card = prepared(tmp_path / "p", mirror, spec)
     assert (card["task"], card["metric"], card["direction"], card["loss"]) == words
     assert card["num_outputs"] == outputs
     assert card["x"] == {"kind": "categorical", "cardinalities": [119, 5, 12, 12, 10, 6, 6, 2, 2]}
@@ -118,7 +123,7 @@ def test_ogb_with_missing_labels(tmp_path, mirror):
 
 @pytest.mark.parametrize(("table", "rows"), [("edge", 9), ("edge-feat", 7), ("node-feat", 21)])
 def test_ogb_with_a_table_of_another_length(tmp_path, mirror, table, rows):
-    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    write_ogb(mirror, "ogbg_molhiv", HIV)
     width = {"edge": 2, "edge-feat": 3, "node-feat": 9}[table]
     write_tables(mirror / "OGB/ogbg_molhiv", {f"raw/{table}": [(0,) * width] * rows})
     sizes = "num-node-list.csv.gz says 20" if table == "node-feat" else "num-edge-list.csv.gz says 8"
@@ -127,7 +132,7 @@ def test_ogb_with_a_table_of_another_length(tmp_path, mirror, table, rows):
 
 
 def test_ogb_with_a_table_that_has_an_empty_line_or_no_last_end_of_one(tmp_path, mirror):
-    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    write_ogb(mirror, "ogbg_molhiv", HIV)
     for table, more in (("edge", "\n\n"), ("edge-feat", "")):
         path = mirror / f"OGB/ogbg_molhiv/raw/{table}.csv.gz"
         text = gzip.decompress(path.read_bytes()).decode().rstrip() + more
@@ -136,22 +141,21 @@ def test_ogb_with_a_table_that_has_an_empty_line_or_no_last_end_of_one(tmp_path,
 
 
 def test_codes_that_were_written_as_real_numbers_are_refused(tmp_path, mirror):
-    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    write_ogb(mirror, "ogbg_molhiv", HIV)
     write_tables(mirror / "OGB/ogbg_molhiv", {"raw/node-feat": [(float(node), *[0.0] * 8) for node in range(20)]})
-    spec = {"source": "ogbg", "name": "ogbg-molhiv"}
     with pytest.raises(StudyError, match="x: got real numbers but expected whole ones, codes"):
-        prepare(tmp_path / "a", {"id": "a", "label": "a", "spec": spec, "splits": {"scheme": "official"}}, mirror)
+        prepared(tmp_path / "a", mirror, {"source": "ogbg", "name": "ogbg-molhiv"})
 
 
 def test_ogb_with_another_split_beside_the_text_files(tmp_path, mirror):
-    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    write_ogb(mirror, "ogbg_molhiv", HIV)
     numbers = {"train": torch.arange(3), "valid": torch.arange(3, 5), "test": torch.arange(5, 7)}
     torch.save(numbers, mirror / "OGB/ogbg_molhiv/split/scaffold/split_dict.pt")  # which OGB's loader prefers
     assert read(ogb, tmp_path, mirror, name="ogbg-molhiv").graphs.y.flatten().tolist() == [n % 2 for n in ORDER]
 
 
 def test_ogb_twice_and_without_its_look_for_a_newer_version(tmp_path, mirror):
-    write_ogb(mirror, "ogbg_molhiv", [[number % 2] for number in range(7)])
+    write_ogb(mirror, "ogbg_molhiv", HIV)
     for _ in range(2):
         loaded = read(ogb, tmp_path, mirror, name="ogbg-molhiv")
         assert loaded.graphs.y.tolist() == [[number % 2] for number in ORDER]
@@ -174,8 +178,7 @@ def test_changed_raw_files_are_read_again(tmp_path, mirror):
 
 def test_prepare_keeps_the_official_split(tmp_path, mirror):
     write_zinc(mirror)
-    dataset = {"id": "z-1", "label": "z", "spec": {"source": "zinc"}, "splits": {"scheme": "official"}}
-    card = prepare(tmp_path / "z", dataset, mirror)
+    card = prepared(tmp_path / "z", mirror, {"source": "zinc"})
     record = read_record(tmp_path / "z/splits.json")
     assert (record["scheme"], record["items"], len(record["splits"])) == ("official", "graphs", 1)
     assert "folds" not in record and "seed" not in record
@@ -189,29 +192,21 @@ def test_folds_of_an_official_split_are_refused(tmp_path, mirror, scheme):
     write_zinc(mirror)
     splits = {"scheme": scheme, "folds": 3, "seed": 0}
     with pytest.raises(StudyError, match=f"got '{scheme}', but the data set has an official split"):
-        prepare(tmp_path / "z", {"id": "z", "label": "z", "spec": {"source": "zinc"}, "splits": splits}, mirror)
+        prepared(tmp_path / "z", mirror, {"source": "zinc"}, splits)
 
 
 def test_codes_beyond_the_vocabulary_are_refused(tmp_path, mirror, monkeypatch):
     write_zinc(mirror)
     monkeypatch.setattr(zinc, "ATOM_TYPES", 10)
     with pytest.raises(StudyError, match=r"x: got columns with up to \[11\] codes but expected at most \[10\]"):
-        prepare(
-            tmp_path / "z",
-            {"id": "z", "label": "z", "spec": {"source": "zinc"}, "splits": {"scheme": "official"}},
-            mirror,
-        )
+        prepared(tmp_path / "z", mirror, {"source": "zinc"})
 
 
 def test_a_graph_without_nodes_is_left_out_of_graphs_and_split(tmp_path, mirror):
     write_lrgb(mirror, "peptides-func", 10)
     path = mirror / "LRGB/peptides-func/raw/train.pt"
     graphs = torch.load(path)
-    nothing = (
-        torch.empty(0, 9, dtype=torch.int64),
-        torch.empty(0, 3, dtype=torch.int64),
-        torch.empty(2, 0, dtype=torch.int64),
-    )
+    nothing = [torch.empty(shape, dtype=torch.int64) for shape in ((0, 9), (0, 3), (2, 0))]
     torch.save([graphs[0], (*nothing, torch.zeros(1, 10)), graphs[2]], path)
     loaded = read(lrgb, tmp_path, mirror, name="Peptides-func")
     assert loaded.dropped_graphs == 1
@@ -319,9 +314,7 @@ def test_without_network_and_mirror(tmp_path, monkeypatch, kind):
 def test_downloads_once(tmp_path, mirror, monkeypatch, kind):
     module, spec, write, _, _ = CASES[kind]
     write(mirror)
-    top = {"zinc": mirror / "ZINC/raw", "lrgb": mirror / "LRGB/peptides-func/raw", "ogb": mirror / "OGB/ogbg_molpcba"}[
-        kind
-    ]
+    top = mirror / {"zinc": "ZINC/raw", "lrgb": "LRGB/peptides-func/raw", "ogb": "OGB/ogbg_molpcba"}[kind]
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:
         for path in sorted(top.rglob("*")):

@@ -333,34 +333,14 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0), {"x": 1}], {}, "got dict in place 1 of a list but expected a list of torch_geometric.data.Data"),
         (({"x": 1}, None), {}, r"got dict in place 0 of a tuple but .* as list\(dataset\) is one"),
         ([graph(0, 0), graph(0, 0, x=None)], {}, "graph 1: it has neither x nor num_nodes"),
-        (
-            [graph(0, 0), graph(0, 0, x=None, num_nodes=3)],
-            {},
-            "graph 1: it has no x; set features to degree, constant, zeros",
-        ),
+        ([graph(0, 0), graph(0, 0, x=None, num_nodes=3)], {}, "graph 1: it has no x; set features to degree, constant, zeros"),
         ([graph(0, 0), graph(NAN, 0)], {}, "graph 1: x holds NaN"),
         ([graph(0, 0), graph(0, 1, edge_index=PATH.float())], {}, "graph 1: edge_index is torch.float32"),
         ([graph(0, 0), graph(0, 1, edge_index=PATH + 1)], {}, r"graph 1: edge_index spans 1\.\.3"),
-        (
-            [graph(0, 0), graph(0, 1, edge_index=list(PATH))],
-            {},
-            r"graph 1: edge_index is list but expected a tensor, int64 \[2, E\]; convert it",
-        ),
-        (
-            [graph(0, 0), graph(0, 1, x=torch.eye(2), edge_index=torch.eye(2, dtype=torch.int64).to_sparse())],
-            {},
-            r"graph 1: edge_index is torch.sparse_coo torch.int64 of shape \[2, 2\], expected int64 \[2, E\]",
-        ),
-        (
-            [graph(0, 0), graph(0, 1, x=torch.eye(2), edge_index=torch.eye(2) > 0)],
-            {"features": "degree"},
-            r"graph 1: edge_index is torch.bool of shape \[2, 2\], expected int64 \[2, E\]",
-        ),
-        (
-            [graph(0, 0), graph(0, 1, edge_index=PATH.float())],
-            {"features": "degree"},
-            "graph 1: edge_index is torch.fl",
-        ),
+        ([graph(0, 0), graph(0, 1, edge_index=list(PATH))], {}, r"graph 1: edge_index is list but expected a tensor, int64 \[2, E\]; convert it"),
+        ([graph(0, 0), graph(0, 1, x=torch.eye(2), edge_index=torch.eye(2, dtype=torch.int64).to_sparse())], {}, r"graph 1: edge_index is torch.sparse_coo torch.int64 of shape \[2, 2\], expected int64 \[2, E\]"),
+        ([graph(0, 0), graph(0, 1, x=torch.eye(2), edge_index=torch.eye(2) > 0)], {"features": "degree"}, r"graph 1: edge_index is torch.bool of shape \[2, 2\], expected int64 \[2, E\]"),
+        ([graph(0, 0), graph(0, 1, edge_index=PATH.float())], {"features": "degree"}, "graph 1: edge_index is torch.fl"),
         ([graph(0, 0), graph(0, 1, edge_index=PATH[0])], {"features": "degree"}, r"graph 1: edge_index .*shape \[4\]"),
         ([graph(0, 0), graph(0, 1, edge_index=PATH - 1)], {"features": "degree"}, r"graph 1: .* spans -1\.\.1"),
         ([graph(0, 0), graph(0, 1, x=torch.empty(3, 0))], {}, "graph 1: it has no x; set features to degree"),
@@ -368,69 +348,37 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0), graph(0, None)], {}, "graph 1: it has no y"),
         ([graph(0, torch.empty(1, 0))], {"task": "regression"}, "graph 0: it has no y"),
         ([graph(0, 0), graph(0, torch.tensor([0, 1]))], {}, "graph 1: y has 2 values, but 1 in the first"),
-        (
-            [graph(0, 0.0), graph(0, 1.0)],
-            {},
-            "y could be labels or numbers; set task to multiclass, multilabel or regression",
-        ),
-        (
-            [graph(0, 2.0), graph(0, 0.0), graph(0, 1.0)],
-            {},
-            "y could be labels or numbers; set task to multiclass, multilabel or regression",
-        ),
+        ([graph(0, 0.0), graph(0, 1.0)], {}, "y could be labels or numbers; set task to multiclass, multilabel or regression"),
+        ([graph(0, 2.0), graph(0, 0.0), graph(0, 1.0)], {}, "y could be labels or numbers; set task to multiclass, multilabel or regression"),
         ([graph(0, 2.0), graph(0, NAN)], {}, "y could be labels or numbers"),
         ([graph(0, torch.tensor([0, 3]))], {}, "y could be labels or numbers"),
-        (
-            [graph(0, torch.tensor([0, 3]))],
-            {"task": "multiclass"},
-            "y has 2 values a graph, a class is one, its number; make it that .of one-hot values y.argmax",
-        ),
+        ([graph(0, torch.tensor([0, 3]))], {"task": "multiclass"}, "y has 2 values a graph, a class is one, its number; make it that .of one-hot values y.argmax"),
         ([graph(0, torch.tensor([0, 1, 2]))], {}, "y has a value for each node, but only graphs have targets"),
         ([graph(0, torch.tensor([0.5, 1, 2]))] * 4, {}, "y has a value for each node, but only graphs have targets"),
         ([graph(0, torch.tensor([[0.5], [1], [2]]))] * 4, {}, "y has a value for each node"),
         ([graph(0, torch.tensor([0, 1, 2]))], {"task": "multiclass"}, "y has a value for each node.* source ogbn"),
         ([graph(0, torch.rand(3, 2))] * 4, {}, r"y has a row for each node, but .* make y \[1, 6\]"),
         ([graph(0, torch.tensor([[0, 1], [1, 1], [1, 0]]))] * 4, {"task": "multilabel"}, "y has a row for each node"),
-        (
-            [graph(0, 0.0), graph(0, 0.5)],
-            {"task": "multiclass"},
-            r"graph 1: y is \[0.5\], not a target of a multiclass task",
-        ),
+        ([graph(0, 0.0), graph(0, 0.5)], {"task": "multiclass"}, r"graph 1: y is \[0.5\], not a target of a multiclass task"),
         ([graph(0, 0.0), graph(0, NAN)], {"task": "multiclass"}, r"graph 1: y is \[nan\]"),
         ([graph(0, 0), graph(0, 2)], {"task": "multilabel"}, r"graph 1: y is \[2.0\], not 0 or 1"),
-        (
-            [graph(0, torch.tensor([[0.0, 1.0]])), graph(0, torch.tensor([[-1.0, 1.0]]))],
-            {"task": "multilabel"},
-            r"graph 1: y is \[-1.0, 1.0\], not 0 or 1 as labels are \(or -1 and 1 throughout; NaN is missing\)",
-        ),
+        ([graph(0, torch.tensor([[0.0, 1.0]])), graph(0, torch.tensor([[-1.0, 1.0]]))], {"task": "multilabel"}, r"graph 1: y is \[-1.0, 1.0\], not 0 or 1 as labels are \(or -1 and 1 throughout; NaN is missing\)"),
         ([graph(0, 0.5), graph(0, math.inf)], {}, r"graph 1: y is \[inf\]"),
         ([graph(0, 0.0), graph(0, math.inf)], {"task": "multiclass"}, r"graph 1: y is \[inf\], not a target"),
         ([graph(0, 0, edge_index=None, adj_t=torch.eye(3).to_sparse())], {}, "graph 0: its edges are in adj_t"),
         ([graph(0, 0), graph(0, "b")], {}, "graph 1: y is str but expected a dense tensor"),
         ([graph(0, 0, x=torch.eye(3).to_sparse())], {}, "graph 0: x is torch.sparse_coo torch.float32 but expected"),
-        (
-            [graph(0, 0, x=torch.nested.nested_tensor([torch.ones(2)] * 2))],
-            {},
-            "graph 0: x is torch.strided .* but expected",
-        ),
+        ([graph(0, 0, x=torch.nested.nested_tensor([torch.ones(2)] * 2))], {}, "graph 0: x is torch.strided .* but expected"),
         ([graph(0, 0), graph(0, 0, num_nodes=3.0)], {}, "graph 1: num_nodes is 3.0 but expected a whole number from 0"),
         ([graph(0, 0, x=None, num_nodes="3")], {}, "graph 0: num_nodes is '3' but"),
         ([graph(0, 0), graph(0, 1, num_nodes=4)], {"features": "degree"}, "graph 1: x has 3 rows, but num_nodes is 4"),
         ([graph(0, 0, x=torch.eye(3) * 1j)], {}, "graph 0: x is torch.strided torch.complex64"),
         ([graph(0, 0), graph(0, 1, x=torch.tensor(2.5))], {}, "graph 1: x is the number 2.5 .* a row for each node"),
         ([graph(0, 0, edge_attr=torch.tensor(3))], {}, "graph 0: edge_attr is the number 3.0 .* a row for each edge"),
-        (
-            [graph(0, 0), graph(0, 1)],
-            {"metric": "auroc"},
-            "got metric auroc for a multiclass task; its metrics are accuracy, auroc is for task: multilabel$",
-        ),
-        (
-            [graph(0, 0), graph(0, 1)],
-            {"loss": "mse"},
-            "got loss mse for a multiclass task; loss is for task: regression$",
-        ),
+        ([graph(0, 0), graph(0, 1)], {"metric": "auroc"}, "got metric auroc for a multiclass task; its metrics are accuracy, auroc is for task: multilabel$"),
+        ([graph(0, 0), graph(0, 1)], {"loss": "mse"}, "got loss mse for a multiclass task; loss is for task: regression$"),
     ],
-)
+)  # fmt: skip
 def test_errors_name_the_graph(tmp_path, graphs, options, message):
     with pytest.raises(StudyError, match=message):
         read(tmp_path, graphs, **options)
@@ -477,7 +425,7 @@ def test_a_number_of_nodes_may_be_one_of_numpy():
 def test_a_class_whose_first_graph_hides_the_edges_of_all(tmp_path):
     """PyG's collation takes the keys of the first graph."""
     with pytest.raises(StudyError, match="graph 1: it has edge_attr but no edge; mend the data set's edges"):
-        load_pyg(pyg_spec(f"{Pairs.__module__}.FirstWithoutEdges"), tmp_path, None)
+        made_by("FirstWithoutEdges", tmp_path)
 
 
 def test_tensors_that_belong_to_a_gradient_or_a_gpu(tmp_path, monkeypatch):
@@ -599,11 +547,15 @@ def pyg_spec(dotted, **arguments):
     return {"source": "pyg", "class": dotted, "arguments": arguments, "content": "x"} | options
 
 
+def made_by(name, work, **arguments):
+    """Loads what a class or a function of this module makes."""
+    return load_pyg(pyg_spec(f"{__name__}.{name}", **arguments), work, None)
+
+
 def test_a_class_by_its_dotted_path(tmp_path):
-    dotted = f"{Pairs.__module__}.Pairs"
-    loaded = load_pyg(pyg_spec(dotted, count=4), tmp_path, None)
+    loaded = made_by("Pairs", tmp_path, count=4)
     assert loaded.graphs.y.tolist() == [0, 1, 0, 1]
-    again = load_pyg(pyg_spec(dotted, count=4, flipped=True), tmp_path, None)
+    again = made_by("Pairs", tmp_path, count=4, flipped=True)
     assert again.graphs.y.tolist() == [1, 0, 1, 0]  # not what the first call left in its cache
 
 
@@ -612,20 +564,19 @@ def test_a_class_that_reads_by_torch_load(tmp_path):
     torch.serialization.clear_safe_globals()  # what tests before this one have allowed
     torch.serialization.add_safe_globals([kind for kind in known if kind not in (Data, DataEdgeAttr, DataTensorAttr)])
     for _ in range(2):
-        assert load_pyg(pyg_spec(f"{Pairs.__module__}.OldStyle"), tmp_path, None).graphs.y.tolist() == [0, 1, 0, 1]
+        assert made_by("OldStyle", tmp_path).graphs.y.tolist() == [0, 1, 0, 1]
 
 
 def test_a_job_that_is_stopped_while_a_class_is_called_stays_so(tmp_path):
     with pytest.raises(SystemExit) as stopped:
-        load_pyg(pyg_spec(f"{Pairs.__module__}.gives_up", code=STOPPED), tmp_path, None)
+        made_by("gives_up", tmp_path, code=STOPPED)
     assert stopped.value.code == STOPPED
 
 
 def test_a_split_that_is_not_used_is_noted(tmp_path, monkeypatch):
-    spec = pyg_spec(f"{Pairs.__module__}.Pairs", count=4)
-    assert load_pyg(spec, tmp_path, None).notes == []
+    assert made_by("Pairs", tmp_path, count=4).notes == []
     monkeypatch.setattr(Pairs, "get_idx_split", lambda self: {}, raising=False)
-    notes = load_pyg(spec, tmp_path, None).notes
+    notes = made_by("Pairs", tmp_path, count=4).notes
     assert notes == ["splits: the class has a split of its own (get_idx_split), which is not used"]
 
 
@@ -633,7 +584,7 @@ def test_batches_are_no_graphs(tmp_path):
     with pytest.raises(
         StudyError, match=r"got a batch of 2 graphs in place 0 of a list .*; take its graphs, batch.to_d"
     ):
-        load_pyg(pyg_spec(f"{Pairs.__module__}.in_batches"), tmp_path, None)
+        made_by("in_batches", tmp_path)
 
 
 def test_hypergraphs_are_no_graphs():
@@ -643,19 +594,19 @@ def test_hypergraphs_are_no_graphs():
 
 
 def test_a_part_that_a_class_gives_by_default_is_noted(tmp_path):
-    loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.in_parts"), tmp_path, None)
+    loaded = made_by("in_parts", tmp_path)
     assert loaded.graphs.num_graphs == 4 and loaded.notes == [
         "splits: the class gave the part split='train' of its data, its default, and folds split that part alone; "
         "name split in arguments if it is meant"
     ]
-    loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.in_parts", split="all"), tmp_path, None)
+    loaded = made_by("in_parts", tmp_path, split="all")
     assert loaded.graphs.num_graphs == 6 and loaded.notes == []
 
 
 def test_a_class_that_asks_gets_no_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     with pytest.raises(StudyError, match="asks with {}: EOFError"):
-        load_pyg(pyg_spec(f"{Pairs.__module__}.asks"), tmp_path, None)
+        made_by("asks", tmp_path)
     assert sys.stdin.read() == "y\n"
 
 
@@ -678,17 +629,17 @@ def test_a_module_that_asks_gets_no_answer_and_draws_the_same_when_it_is_importe
 
 def test_a_class_that_changes_the_working_directory_leaves_it_as_it_was(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert load_pyg(pyg_spec(f"{Pairs.__module__}.Moving"), Path("work"), None).graphs.num_graphs == 2
+    assert made_by("Moving", Path("work")).graphs.num_graphs == 2
     assert Path.cwd() == tmp_path and (tmp_path / "work/pyg/processed/data.pt").is_file()
 
 
 def test_a_class_that_sets_the_device_of_torch_leaves_it_as_it_was(tmp_path):
-    loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.elsewhere"), tmp_path, None)
+    loaded = made_by("elsewhere", tmp_path)
     assert loaded.graphs.y.tolist() == [[0.5], [1.5]] and torch.empty(0).device.type == "cpu"
 
 
 def test_a_class_that_sets_the_type_of_torch_s_tensors_leaves_it_as_it_was(tmp_path):
-    spec = pyg_spec(f"{Pairs.__module__}.in_doubles") | {"features": "random"}
+    spec = pyg_spec(f"{__name__}.in_doubles") | {"features": "random"}
     try:
         made = load_pyg(spec, tmp_path, None).graphs
         assert torch.get_default_dtype() == torch.float32
@@ -698,8 +649,7 @@ def test_a_class_that_sets_the_type_of_torch_s_tensors_leaves_it_as_it_was(tmp_p
 
 
 def test_a_class_that_draws_makes_the_same_data_again(tmp_path):
-    spec = pyg_spec(f"{Pairs.__module__}.draws")
-    one, other = (load_pyg(spec, tmp_path / name, None).graphs for name in "ab")
+    one, other = (made_by("draws", tmp_path / name).graphs for name in "ab")
     assert one.content_hash() == other.content_hash() and one.x.unique().numel() == 12
 
 
@@ -710,8 +660,7 @@ def test_a_class_that_lists_a_folder_gets_the_names_in_order(tmp_path, monkeypat
         (tmp_path / f"root/raw/{number}.txt").touch()
     listdir = os.listdir
     monkeypatch.setattr(os, "listdir", lambda *place: sorted(listdir(*place), reverse=True))
-    spec = pyg_spec(f"{Pairs.__module__}.OfFiles", root=str(tmp_path / "root"), how=how)
-    loaded = load_pyg(spec, tmp_path / "work", None)
+    loaded = made_by("OfFiles", tmp_path / "work", root=str(tmp_path / "root"), how=how)
     assert loaded.graphs.x[::3, 0].tolist() == list(range(10, 20))
     assert os.listdir(tmp_path / "root/raw")[0] == "19.txt"
 
@@ -721,17 +670,16 @@ def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = "{}:{}".format(*silent.getsockname())
         with pytest.raises(StudyError, match=r"own.waits .*TimeoutError: timed out; mend the class"):
-            load_pyg(pyg_spec(f"{Pairs.__module__}.waits", address=address), tmp_path, None)
+            made_by("waits", tmp_path, address=address)
     assert socket.getdefaulttimeout() is None
 
 
 def test_a_download_that_broke_off_is_made_anew_and_a_whole_one_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(Downloaded, "times", 0)
-    spec = pyg_spec(f"{Pairs.__module__}.Downloaded")
     with pytest.raises(StudyError, match="TimeoutError"):
-        load_pyg(spec, tmp_path / "work", None)
-    assert load_pyg(spec, tmp_path / "work", None).graphs.num_graphs == 4
-    assert load_pyg(spec, tmp_path / "work", None).graphs.num_graphs == 4
+        made_by("Downloaded", tmp_path / "work")
+    assert made_by("Downloaded", tmp_path / "work").graphs.num_graphs == 4
+    assert made_by("Downloaded", tmp_path / "work").graphs.num_graphs == 4
     assert Downloaded.times == 2
 
 
@@ -743,12 +691,11 @@ def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_p
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
     assert (root / "sub/processed/data.pt") in before
     for flipped, y in ((True, [1, 0, 1, 0]), (False, [0, 1, 0, 1])):
-        spec = pyg_spec(f"{Counted.__module__}.Counted", root=str(root), flipped=flipped)
-        assert load_pyg(spec, work, None).graphs.y.tolist() == y
+        assert made_by("Counted", work, root=str(root), flipped=flipped).graphs.y.tolist() == y
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
     (root / "raw/count.txt").unlink()
     with pytest.raises(StudyError, match="count.txt"):
-        load_pyg(spec, work, None)
+        made_by("Counted", work, root=str(root))
 
 
 def test_a_root_may_hold_links_to_folders_and_the_results_themselves(tmp_path):
@@ -758,9 +705,8 @@ def test_a_root_may_hold_links_to_folders_and_the_results_themselves(tmp_path):
     root.mkdir()
     (root / "raw").symlink_to(tmp_path / "shared")
     (root / "back").symlink_to(root)
-    spec = pyg_spec(f"{Counted.__module__}.Counted", root=str(root))
     for _ in range(2):
-        assert load_pyg(spec, root / "results", None).graphs.y.tolist() == [0, 1]
+        assert made_by("Counted", root / "results", root=str(root)).graphs.y.tolist() == [0, 1]
     links = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_symlink()}
     assert links == {"raw", "back", "results/pyg/raw/count.txt"}
 
@@ -770,8 +716,8 @@ def test_a_root_that_a_class_hands_on_is_only_read_too(tmp_path):
     Pairs(str(root), 4)
     before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
     for arguments in ({"root": str(root)}, {}):
-        spec = pyg_spec(f"{HandedOn.__module__}.HandedOn", flipped=True, **arguments)
-        assert load_pyg(spec, work, None).graphs.y.tolist() == [1, 0, 1, 0]  # not what was processed there
+        loaded = made_by("HandedOn", work, flipped=True, **arguments)
+        assert loaded.graphs.y.tolist() == [1, 0, 1, 0]  # not what was processed there
     assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
 
 
@@ -782,31 +728,28 @@ def test_a_class_that_processes_nothing_has_its_keywords_for_itself(tmp_path):
 
 @pytest.mark.parametrize("place", ["elsewhere/processed", "work/pyg/cache"])
 def test_a_class_that_would_take_older_data_for_its_own_is_refused(tmp_path, place):
-    spec = pyg_spec(f"{OfTheWrong.__module__}.OfTheWrong", place=str(tmp_path / place))
     message = f"OfTheWrong: it keeps what it processes in {tmp_path / place}/data.pt, where older .* an argument root"
     with pytest.raises(StudyError, match=message):
-        load_pyg(spec, tmp_path / "work", None)
-    spec = pyg_spec(f"{OfTheWrong.__module__}.OfTheWrong", place=str(tmp_path / "work/pyg/processed_x"))
-    assert load_pyg(spec, tmp_path / "work", None).graphs.num_graphs == 4
+        made_by("OfTheWrong", tmp_path / "work", place=str(tmp_path / place))
+    assert made_by("OfTheWrong", tmp_path / "work", place=str(tmp_path / "work/pyg/processed_x")).graphs.num_graphs == 4
 
 
 def test_raw_files_that_another_program_has_processed_are_raw(tmp_path):
     raw = tmp_path / "root/raw/processed"
     raw.mkdir(parents=True)
     (raw / "processed.csv").write_text("1 1 0")
-    spec = pyg_spec(f"{RawOfThatName.__module__}.RawOfThatName", root=str(tmp_path / "root"))
     for _ in range(2):
-        assert load_pyg(spec, tmp_path / "work", None).graphs.y.tolist() == [1, 1, 0]
+        assert made_by("RawOfThatName", tmp_path / "work", root=str(tmp_path / "root")).graphs.y.tolist() == [1, 1, 0]
 
 
 def test_a_part_that_a_class_hands_on_is_noted(tmp_path):
-    notes = load_pyg(pyg_spec(f"{OnePart.__module__}.PartHandedOn"), tmp_path, None).notes
+    notes = made_by("PartHandedOn", tmp_path).notes
     assert len(notes) == 1 and "the class gave the part split='train' of its data, its default" in notes[0]
-    assert load_pyg(pyg_spec(f"{OnePart.__module__}.PartHandedOn", split="train"), tmp_path, None).notes == []
+    assert made_by("PartHandedOn", tmp_path, split="train").notes == []
 
 
 def test_a_class_ends_at_its_length(tmp_path):
-    assert load_pyg(pyg_spec(f"{MapStyle.__module__}.MapStyle"), tmp_path, None).graphs.y.tolist() == [0, 1, 0, 1]
+    assert made_by("MapStyle", tmp_path).graphs.y.tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -815,8 +758,8 @@ def test_a_class_ends_at_its_length(tmp_path):
         ("no_such_module.Set", {}, "no_such_module.Set with {}: ModuleNotFoundError"),
         ("torch_geometric.data.NoSuchSet", {}, "NoSuchSet with {}: AttributeError"),
         ("torch_geometric.data.Data", {}, "no graph has a node"),
-        (f"{Pairs.__module__}.Pairs", {"colour": 1}, "TypeError.*colour"),
-        (f"{Pairs.__module__}.gives_up", {}, "gives_up with {}: SystemExit: -1"),
+        (f"{__name__}.Pairs", {"colour": 1}, "TypeError.*colour"),
+        (f"{__name__}.gives_up", {}, "gives_up with {}: SystemExit: -1"),
     ],
 )
 def test_a_class_that_cannot_be_had(tmp_path, dotted, arguments, message):
@@ -824,16 +767,12 @@ def test_a_class_that_cannot_be_had(tmp_path, dotted, arguments, message):
         load_pyg(pyg_spec(dotted, **arguments), tmp_path, None)
 
 
-SHUFFLED = {"scheme": "shuffle", "folds": 3, "seed": 0}
-
-
-def entry(path, folds=3, **options):
-    return {
-        "id": "o-1",
-        "label": "o",
-        "spec": spec_of(path, **options),
-        "splits": {"scheme": "shuffle", "folds": folds, "seed": 0},
-    }
+def prepared(tmp_path, graphs, scheme="shuffle", **options):
+    """Returns the card of graphs that are prepared in the folder ``o``, with three folds."""
+    torch.save(graphs, tmp_path / "g.pt")
+    splits = {"scheme": scheme, "folds": 3, "seed": 0}
+    entry = {"id": "o-1", "label": "o", "spec": spec_of(tmp_path / "g.pt", **options), "splits": splits}
+    return prepare(tmp_path / "o", entry, None)
 
 
 def leaked_of(same, folder):
@@ -847,8 +786,7 @@ def leaked_of(same, folder):
 def test_copies_across_the_parts_are_counted(tmp_path):
     # numbers 0..5, each a graph of its own, but 4 and 5 are graph 0 again, one with another label
     made = [graph(number, number % 2) for number in (0, 1, 2, 3)] + [graph(0, 0), graph(0, 1)]
-    torch.save(made, tmp_path / "g.pt")
-    card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
+    card = prepared(tmp_path, made)
     copies = {0, 4, 5}
     leaked = leaked_of(copies, tmp_path / "o")
     assert card["copies"] == {"graphs": 3, "leaked": leaked}
@@ -856,8 +794,7 @@ def test_copies_across_the_parts_are_counted(tmp_path):
     assert any(
         note.startswith("3 graphs are exact copies") and f"up to {max(leaked)} " in note for note in card["notes"]
     )
-    torch.save(made[:4], tmp_path / "g.pt")
-    card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
+    card = prepared(tmp_path, made[:4])
     assert card["copies"] == {"graphs": 0, "leaked": [0, 0, 0]}
     assert not any("copies" in note for note in card["notes"])
 
@@ -867,8 +804,7 @@ def test_isomorphic_graphs_across_the_parts_are_counted(tmp_path):
     order, place = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
     made = [graph(number, number % 2) for number in (0, 1, 2, 3)]
     made += [graph(0, y, x=made[0].x[order], edge_index=place[PATH]) for y in (0, 1)]
-    torch.save(made, tmp_path / "g.pt")
-    card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
+    card = prepared(tmp_path, made)
     like = {0, 4, 5}
     leaked = leaked_of(like, tmp_path / "o")
     assert (card["copies"]["graphs"], card["alike"]) == (2, {"graphs": 3, "leaked": leaked}) and max(leaked) > 0
@@ -876,8 +812,7 @@ def test_isomorphic_graphs_across_the_parts_are_counted(tmp_path):
         f"3 graphs are alike to message passing as isomorphic ones are, targets aside; up to {max(leaked)} validation"
     )
     assert any(note.startswith(told) for note in card["notes"])
-    torch.save(made[:4], tmp_path / "g.pt")
-    card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
+    card = prepared(tmp_path, made[:4])
     assert card["alike"] == {"graphs": 0, "leaked": [0, 0, 0]} and not any("alike" in note for note in card["notes"])
 
 
@@ -888,8 +823,7 @@ def test_graphs_that_differ_in_edges_or_edge_features_are_no_copies(tmp_path):
         graph(0, 0, edge_attr=2 * first),
         graph(0, 1, edge_attr=first, edge_index=PATH[:, [0, 0, 1, 1]]),
     ]
-    torch.save(made, tmp_path / "g.pt")
-    assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 0
+    assert prepared(tmp_path, made)["copies"]["graphs"] == 0
 
 
 def test_copies_with_edges_in_another_order_are_counted(tmp_path):
@@ -899,8 +833,7 @@ def test_copies_with_edges_in_another_order_are_counted(tmp_path):
         graph(0, 1, edge_index=PATH[:, order], edge_attr=values[order]),
         graph(0, 1, edge_index=PATH[:, order], edge_attr=values),
     ]
-    torch.save(made, tmp_path / "g.pt")
-    assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 2
+    assert prepared(tmp_path, made)["copies"]["graphs"] == 2
 
 
 def test_copies_with_repeated_edges_in_another_order_and_with_another_zero_are_counted(tmp_path):
@@ -913,8 +846,7 @@ def test_copies_with_repeated_edges_in_another_order_and_with_another_zero_are_c
         graph(0, 1, x=x.where(x > 0, -0.0), edge_index=twice, edge_attr=values),
         graph(0, 0, x=x, edge_index=twice, edge_attr=values[[1, 2, 0, 3, 4]]),
     ]
-    torch.save(made, tmp_path / "g.pt")
-    assert prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["copies"]["graphs"] == 3
+    assert prepared(tmp_path, made)["copies"]["graphs"] == 3
 
 
 def test_numbers_of_edges_are_no_features(tmp_path):
@@ -923,29 +855,25 @@ def test_numbers_of_edges_are_no_features(tmp_path):
     two = Data(torch.tensor([[0], [0]]), torch.tensor([[1, 0], [0, 1]]), y=torch.tensor([1]))
     five = Data(torch.zeros(5, 1, dtype=torch.int64), torch.empty(2, 0), y=torch.tensor([0]))
     looped = Data(torch.zeros(1, 1, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64), y=torch.tensor([1]))
-    torch.save([four, two, five, looped], tmp_path / "g.pt")
-    copies = prepare(tmp_path / "o", entry(tmp_path / "g.pt") | {"splits": SHUFFLED}, None)["copies"]
+    copies = prepared(tmp_path, [four, two, five, looped])["copies"]
     assert copies == {"graphs": 0, "leaked": [0, 0, 0]}
 
 
 def test_a_target_that_is_known_once_has_no_spread(tmp_path):
     y = [torch.tensor([float(number), 4.0 if number == 5 else NAN]) for number in range(6)]
-    torch.save([graph(number, own) for number, own in enumerate(y)], tmp_path / "g.pt")
-    labels = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["labels"]
+    labels = prepared(tmp_path, [graph(number, own) for number, own in enumerate(y)])["labels"]
     assert (labels["mean"], labels["std"][1], labels["missing"]) == ([2.5, 4.0], None, [0, 5])
     assert labels["std"][0] == pytest.approx(3.5**0.5)
 
 
 def test_a_node_with_outgoing_edges_is_not_isolated(tmp_path):
     one_way = [graph(number, number % 2, edge_index=torch.tensor([[0], [1]])) for number in range(6)]
-    torch.save(one_way, tmp_path / "g.pt")
-    degree = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["in_degree"]
+    degree = prepared(tmp_path, one_way)["in_degree"]
     assert (degree["isolated_nodes"], degree["mean"]) == (6, 1 / 3)  # the third node of each
 
 
 def test_a_class_that_is_never_trained_is_noted(tmp_path):
-    torch.save([graph(number, int(number == 0) * 7) for number in range(6)], tmp_path / "g.pt")
-    card = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)
+    card = prepared(tmp_path, [graph(number, int(number == 0) * 7) for number in range(6)])
     lacking = [number for number, split in enumerate(load(tmp_path / "o").splits) if 0 not in split["train"]]
     assert len(lacking) == 2  # where graph 0 tests and where it validates
     assert f"class 7 is missing in the training part of split {', '.join(map(str, lacking))}" in card["notes"]
@@ -965,8 +893,7 @@ def test_codes_that_are_never_trained_are_noted(tmp_path):
             )
             for number in range(12)
         ]
-        torch.save(made, tmp_path / "g.pt")
-        return prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
+        return prepared(tmp_path, made)["notes"]
 
     told = "in no training graph, so that nothing is learned of them"
     found = notes(lambda x: x)
@@ -980,8 +907,8 @@ def test_codes_that_are_never_trained_are_noted(tmp_path):
 def test_targets_far_from_0_are_noted(tmp_path):
     near, far, same = [-1.0, 1.0, NAN] * 3, [-99.0, -101.0, -103.0] * 3, [7.5] * 9
     rows = torch.tensor([near, far, same]).t()
-    torch.save([graph(number, row.unsqueeze(0)) for number, row in enumerate(rows)], tmp_path / "g.pt")
-    found = [note for note in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"] if note[:2] == "y:"]
+    card = prepared(tmp_path, [graph(number, row.unsqueeze(0)) for number, row in enumerate(rows)])
+    found = [note for note in card["notes"] if note[:2] == "y:"]
     assert found == [  # 101 / sqrt(3)
         "y: learned as it is, and its mean is many standard deviations from 0: 58.3 in column 1; subtract it, or fits "
         "spend their steps on it"
@@ -992,8 +919,8 @@ def test_targets_far_from_0_are_noted(tmp_path):
 def test_targets_of_other_scales_are_noted(tmp_path, spread, told):
     small, large, same = [-1.0, 1.0, NAN] * 3, [spread, -spread, NAN] * 3, [7.5] * 9
     rows = torch.tensor([small, large, same]).t()
-    torch.save([graph(number, row.unsqueeze(0)) for number, row in enumerate(rows)], tmp_path / "g.pt")
-    found = [note for note in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"] if note[:2] == "y:"]
+    card = prepared(tmp_path, [graph(number, row.unsqueeze(0)) for number, row in enumerate(rows)])
+    found = [note for note in card["notes"] if note[:2] == "y:"]
     note = (  # 101 * sqrt(6 / 5)
         "y: loss and mae are means over all columns, and the standard deviation is 1.1 in column 0 but 111 in column 1; "
         "bring them to one scale, or little is learned and told of the small ones"
@@ -1002,10 +929,9 @@ def test_targets_of_other_scales_are_noted(tmp_path, spread, told):
 
 
 def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):
-    torch.save([graph(number, [1, 2, 7][min(number // 4, 2)]) for number in range(10)], tmp_path / "g.pt")
-    stratified = entry(tmp_path / "g.pt") | {"splits": {"scheme": "stratified", "folds": 3, "seed": 0}}
+    graphs = [graph(number, [1, 2, 7][min(number // 4, 2)]) for number in range(10)]
     with pytest.raises(StudyError, match="class 7 has 2 members, too few for 3"):
-        prepare(tmp_path / "o", stratified, None)
+        prepared(tmp_path, graphs, "stratified")
 
 
 def test_what_is_not_used_of_the_graphs_is_noted(tmp_path):
@@ -1033,31 +959,26 @@ def test_edges_that_are_not_what_they_seem_are_noted(tmp_path):
     # the first graph: 0-1 twice and once back, 1-2 one way, a loop; of 5 + 4 edges 1 has no way back, 1 repeats
     odd = torch.tensor([[0, 0, 1, 1, 2], [1, 1, 0, 2, 2]])
     graphs = [graph(0, 0, edge_index=odd), *(graph(number, number % 2) for number in range(1, 6))]
-    torch.save(graphs, tmp_path / "g.pt")
-    notes = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
+    notes = prepared(tmp_path, graphs)["notes"]
     expected = (
         "edges: of 25, 1 have none that leads back, 1 are repetitions, 1 are self-loops; they are used as they are"
     )
     assert expected in notes
-    torch.save([graph(number, number % 2, edge_index=None) for number in range(6)], tmp_path / "g.pt")
+    bare = [graph(number, number % 2, edge_index=None) for number in range(6)]
     none = "edges: there are none, so that no node has a neighbour whose message could be aggregated"
-    assert none in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
-    torch.save(graphs[1:], tmp_path / "g.pt")
-    assert not any(
-        note.startswith("edges") for note in prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
-    )
+    assert none in prepared(tmp_path, bare)["notes"]
+    assert not any(note.startswith("edges") for note in prepared(tmp_path, graphs[1:])["notes"])
 
 
 @pytest.mark.parametrize("most", [2**24, 2**63 - 1])
 def test_codes_that_no_memory_holds_are_refused(tmp_path, most):
-    def save(code):
+    def graphs(code):
         x = torch.tensor([[0], [1], [code]])
-        torch.save([graph(0, number % 2, x=x) for number in range(6)], tmp_path / "g.pt")
-        return entry(tmp_path / "g.pt")
+        return [graph(0, number % 2, x=x) for number in range(6)]
 
     with pytest.raises(StudyError, match=f"x: got whole numbers up to {most}; they are codes"):
-        prepare(tmp_path / "o", save(most), None)
-    card = prepare(tmp_path / "o", save(2**24 - 1), None)
+        prepared(tmp_path, graphs(most))
+    card = prepared(tmp_path, graphs(2**24 - 1))
     assert card["x"] == {"kind": "categorical", "cardinalities": [2**24]}
 
 
@@ -1086,29 +1007,26 @@ BLOCKS = [[1, 9, 8, 5], [10, 2, 3, 7], [4, 0, 11, 6]]  # of 12 items shuffled by
     ],
 )
 def test_what_no_fit_could_be_judged_on_is_refused(tmp_path, y_of, options, message):
-    torch.save([graph(number, y_of(number)) for number in range(12)], tmp_path / "g.pt")
+    graphs = [graph(number, y_of(number)) for number in range(12)]
     with pytest.raises(StudyError, match=message):
-        prepare(tmp_path / "o", entry(tmp_path / "g.pt", **options), None)
+        prepared(tmp_path, graphs, **options)
     assert not (tmp_path / "o/card.json").exists()
 
 
 def test_targets_that_are_never_trained_are_noted(tmp_path):
     # split 0 trains on the third fold, where the second target is unknown; below, the second label has one class there
     y = [torch.tensor([number / 2, NAN if number in BLOCKS[2] else 1.0 - number]) for number in range(12)]
-    torch.save([graph(number, own) for number, own in enumerate(y)], tmp_path / "g.pt")
-    notes = prepare(tmp_path / "o", entry(tmp_path / "g.pt"), None)["notes"]
+    notes = prepared(tmp_path, [graph(number, own) for number, own in enumerate(y)])["notes"]
     assert "training parts lack known values of targets: of 2, 1 in split 0" in notes
     labels = [torch.tensor([number % 2.0, float(number in (1, 10))]) for number in range(12)]
-    torch.save([graph(number, own) for number, own in enumerate(labels)], tmp_path / "g.pt")
-    notes = prepare(tmp_path / "o", entry(tmp_path / "g.pt", task="multilabel"), None)["notes"]
+    notes = prepared(tmp_path, [graph(number, own) for number, own in enumerate(labels)], task="multilabel")["notes"]
     assert "training parts lack both classes of labels: of 2, 1 in split 0" in notes
 
 
 def test_labels_that_the_metric_leaves_out_are_noted(tmp_path):
     # the first label has both classes in every fold, the second only in fold 1: test of split 1, validation of split 0
     y = [torch.tensor([float(number in (1, 10, 4)), float(number == 2)]) for number in range(12)]
-    torch.save([graph(number, own) for number, own in enumerate(y)], tmp_path / "g.pt")
-    notes = prepare(tmp_path / "o", entry(tmp_path / "g.pt", task="multilabel"), None)["notes"]
+    notes = prepared(tmp_path, [graph(number, own) for number, own in enumerate(y)], task="multilabel")["notes"]
     assert notes[-1] == (
         "ap is taken over the labels with both classes: of 2, 1 in the test part of split 0, "
         "1 in the validation part of split 1, 1 in the validation part of split 2, 1 in the test part of split 2"

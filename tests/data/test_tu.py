@@ -24,11 +24,12 @@ FILES = {
 }
 
 
-def write_set(folder, leave_out=(), **changed):
+def write_set(folder, **changed):
+    """Writes the files with these texts in place of theirs; one of None is left out."""
     raw = folder / "TUDataset" / "TINY" / "raw"
     raw.mkdir(parents=True)
     for name, text in (FILES | changed).items():
-        if name not in leave_out:
+        if text is not None:
             (raw / f"TINY_{name}.txt").write_text(text)
     return folder
 
@@ -74,7 +75,8 @@ def test_the_label_of_a_graph_that_is_dropped_is_no_class(tmp_path):
     ],
 )
 def test_widths_follow_the_switch(tmp_path, node_attributes, leave_out, width, edge_width):
-    graphs = read(tmp_path, write_set(tmp_path / "mirror", leave_out), node_attributes=node_attributes).graphs
+    mirror = write_set(tmp_path / "mirror", **dict.fromkeys(leave_out))
+    graphs = read(tmp_path, mirror, node_attributes=node_attributes).graphs
     assert graphs.x.size(1) == width
     assert (None if graphs.edge_attr is None else graphs.edge_attr.size(1)) == edge_width
     if node_attributes:
@@ -83,8 +85,8 @@ def test_widths_follow_the_switch(tmp_path, node_attributes, leave_out, width, e
 
 def test_repeated_edges_are_one_with_all_labels_and_self_loops_are_left_out(tmp_path):
     listed = "1, 2\n2, 1\n1, 2\n3, 3\n2, 1\n4, 5\n5, 4\n5, 4\n"
-    without = ("node_attributes", "edge_attributes")
-    mirror = write_set(tmp_path / "mirror", without, A=listed, edge_labels="0\n0\n0\n2\n0\n1\n1\n0\n")
+    changed = {"A": listed, "edge_labels": "0\n0\n0\n2\n0\n1\n1\n0\n"}
+    mirror = write_set(tmp_path / "mirror", node_attributes=None, edge_attributes=None, **changed)
     loaded = read(tmp_path, mirror)
     assert loaded.graphs.edge_index.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
     assert loaded.graphs.edge_attr.tolist() == [[1, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1, 0]]
@@ -106,14 +108,14 @@ def test_attributes_that_are_left_out_are_noted(tmp_path):
 
 def test_a_set_without_an_edge_and_files_of_other_systems(tmp_path):
     changed = {name: f"\ufeff{text}\n".replace("\n", "\r\n") for name, text in (FILES | {"A": ""}).items()}
-    mirror = write_set(tmp_path / "mirror", ("edge_labels", "edge_attributes"), **changed)
+    mirror = write_set(tmp_path / "mirror", **changed | {"edge_labels": None, "edge_attributes": None})
     loaded = read(tmp_path, mirror, node_attributes=True)
     assert loaded.graphs.edge_ptr.tolist() == [0, 0, 0, 0] and loaded.graphs.edge_attr is None
     assert loaded.graphs.x[:, :3].tolist()[0] == [0.5, 1, 1] and loaded.graphs.y.tolist() == [2, 0, 1]
 
 
 def test_made_features_and_no_stale_cache(tmp_path):
-    mirror = write_set(tmp_path / "mirror", ("node_labels", "node_attributes"))
+    mirror = write_set(tmp_path / "mirror", node_labels=None, node_attributes=None)
     degree = read(tmp_path, mirror, features="degree")
     assert degree.graphs.x.tolist() == [[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 1, 0], [0, 1, 0], [1, 0, 0]]
     for features, value in (("constant", 1), ("zeros", 0)):
@@ -148,8 +150,8 @@ def test_whole_numbers_may_be_written_as_numpy_writes_them(tmp_path):
 def test_many_degrees_share_the_last_column(tmp_path):
     leaves = range(2, 72)
     star = "".join(f"1, {leaf}\n{leaf}, 1\n" for leaf in leaves)
-    without = ("node_labels", "node_attributes", "edge_labels", "edge_attributes")
-    mirror = write_set(tmp_path / "mirror", without, A=star, graph_indicator="1\n" * 71 + "2\n", graph_labels="0\n1\n")
+    files = dict.fromkeys(FILES) | {"A": star, "graph_indicator": "1\n" * 71 + "2\n", "graph_labels": "0\n1\n"}
+    mirror = write_set(tmp_path / "mirror", **files)
     x = read(tmp_path, mirror, features="degree").graphs.x
     assert x.shape == (72, 65)
     assert x.argmax(dim=1).tolist() == [64] + [1] * 70 + [0]
@@ -157,7 +159,7 @@ def test_many_degrees_share_the_last_column(tmp_path):
 
 def test_attributes_that_float32_does_not_tell_apart_are_noted(tmp_path):
     times = "".join(f"1600000000{number}.5\n" for number in range(6))
-    mirror = write_set(tmp_path / "mirror", ("edge_attributes",), node_attributes=times)
+    mirror = write_set(tmp_path / "mirror", edge_attributes=None, node_attributes=times)
     told = (
         "TINY_node_attributes.txt: different numbers that are one as float32: 5 of 6 in column 0; subtract a constant"
     )
@@ -172,94 +174,58 @@ def test_graph_attributes_are_real_targets(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("leave_out", "changed", "options", "message"),
+    ("changed", "message"),
     [
-        (
-            ("node_labels", "node_attributes"),
-            {},
-            {},
-            "no node labels; set features to degree, constant, zeros or random$",
-        ),
-        (("node_labels",), {}, {}, "no node labels.*or node_attributes to true"),
-        (("node_attributes",), {}, {"node_attributes": True}, "node_attributes is true, but the set has none"),
-        ((), {}, {"features": "colour"}, "features is 'colour', allowed are labels, degree, constant, zeros, random"),
-        ((), {"graph_labels": "5\n1\n"}, {}, "TINY_graph_labels.txt: got 2 lines but expected 3, .* of the graphs"),
-        ((), {"graph_labels": "0.5\n1.5\n0.5\n"}, {}, r"TINY_graph_labels.txt: line 1 is \[0.5\], not whole"),
-        ((), {"graph_labels": "5\nnan\n1\n"}, {}, r"TINY_graph_labels.txt: line 2 is \[nan\], not whole"),
-        ((), {"graph_labels": "5\n1\n1e300\n"}, {}, r"TINY_graph_labels.txt: line 3 is \[1e\+300\], not whole"),
-        ((), {"graph_labels": f"5\n{2**53 + 1}\n{2**53}\n"}, {}, r"TINY_graph_labels.txt: line 2 is .*, not whole"),
-        (
-            (),
-            {"graph_labels": "1, 0\n0, 1\n1, 1\n"},
-            {},
-            "TINY_graph_labels.txt: got 2 numbers in a line but expected 1",
-        ),
-        (("graph_labels",), {}, {}, "TINY_graph_labels.txt: missing; it holds the class of each graph"),
-        ((), {"node_labels": "3\n4\n3\n4\n3\n"}, {}, "TINY_node_labels.txt: got 5 lines but expected 6, .* the nodes"),
-        ((), {"node_labels": FILES["node_labels"] + "3\n"}, {}, "TINY_node_labels.txt: got 7 lines but expected 6"),
-        ((), {"node_attributes": "1\n2\n"}, {}, "TINY_node_attributes.txt: got 2 lines but expected 6"),
-        (
-            (),
-            {"node_attributes": "1\n\n2\nnan\n4\n5\n6\n"},
-            {"node_attributes": True},
-            "TINY_node_attributes.txt: line 4 holds nan, which is not finite as float32",
-        ),
-        (
-            ("graph_labels",),
-            {"graph_attributes": "1, nan\n2, 3\n4, 1e39\n"},
-            {},
-            r"TINY_graph_attributes.txt: line 3 holds 1e\+39, which is not finite as float32; mend the data set$",
-        ),
-        ((), {"edge_labels": "0\n0\n1\n"}, {}, "TINY_edge_labels.txt: got 3 lines but expected 6, .* of the edges"),
-        ((), {"A": "\n"}, {}, "TINY_edge_labels.txt: got 6 lines but expected 0, one for each of the edges"),
-        ((), {"A": EDGES.strip()}, {}, "TINY_A.txt: the last line has no line end"),
-        ((), {"A": ""}, {}, "TINY_A.txt: the last line has no line end, or there is no line, .* or add the line end"),
-        (
-            ("edge_labels",),
-            {"A": EDGES + "3, 4\n"},
-            {},
-            "TINY_A.txt: line 7 is the edge 3, 4; .* two nodes of one graph",
-        ),
-        ((), {"A": EDGES.replace("5", "7")}, {}, "TINY_A.txt: line 5 is the edge 4, 7; .* the nodes are 1 to 6"),
-        ((), {"A": EDGES.replace("1", "0")}, {}, "TINY_A.txt: line 1 is the edge 0, 2; .* the nodes are 1 to 6"),
-        (
-            ("edge_labels",),
-            {"A": EDGES.replace("4", "1").replace("5", "2")},
-            {},
-            "TINY_A.txt: all edges are of the first graph, .*; number the nodes over all graphs, not from 1 in each",
-        ),
-        ((), {"graph_indicator": "0\n0\n0\n1\n1\n2\n"}, {}, "TINY_graph_indicator.txt: it must number .* from 1"),
-        ((), {"graph_indicator": "1\n2\n1\n2\n2\n3\n"}, {}, "not sorted"),
-        (
-            (),
-            {"graph_indicator": "1\n1\n1\n2\n2\n9000000000000\n"},
-            {},
-            "TINY_graph_labels.txt: got 3 lines but expected 9000000000000",
-        ),
-        (
-            (),
-            {"node_labels": "3\n4\n3\n4\n3\n4000000000\n"},
-            {},
-            "TINY_node_labels.txt: got labels from 3 to 4000000000; .* for 6 nodes; number the labels from 0 without",
-        ),
-        (
-            (),
-            {"A": "1, 2\n2, x\n"},
-            {},
-            r"TINY_A.txt: cannot be read \(line 2 is '2, x'\); it must hold whole numbers with commas",
-        ),
-        ((), {"A": "1 2\n2 1\n"}, {}, r"TINY_A.txt: cannot be read \(line 1 is '1 2'\)"),
-        ((), {"A": "1, 2\n\n\n2, 1, 3\n"}, {}, r"TINY_A.txt: cannot be read \(line 4 is '2, 1, 3'\)"),
-        ((), {"A": "1, 2\n2_0, 1\n"}, {}, r"TINY_A.txt: cannot be read \(line 2 is '2_0, 1'\)"),
-        (("edge_labels",), {"A": f"\n{EDGES}\n3, 4\n"}, {}, "TINY_A.txt: line 9 is the edge 3, 4;"),
-        ((), {"graph_labels": "5\n\n0.5\n1\n"}, {}, r"TINY_graph_labels.txt: line 3 is \[0.5\], not whole"),
-        (("graph_indicator",), {}, {}, "TINY_graph_indicator.txt is not in"),
-        (("A",), {}, {}, "TINY_A.txt is not in .*data.mirror.*SSMA_DATA_MIRROR"),
+        ({"node_labels": None, "node_attributes": None}, "no node labels; set features to degree, constant, zeros or random$"),
+        ({"node_labels": None}, "no node labels.*or node_attributes to true"),
+        ({"graph_labels": "5\n1\n"}, "TINY_graph_labels.txt: got 2 lines but expected 3, .* of the graphs"),
+        ({"graph_labels": "0.5\n1.5\n0.5\n"}, r"TINY_graph_labels.txt: line 1 is \[0.5\], not whole"),
+        ({"graph_labels": "5\nnan\n1\n"}, r"TINY_graph_labels.txt: line 2 is \[nan\], not whole"),
+        ({"graph_labels": "5\n1\n1e300\n"}, r"TINY_graph_labels.txt: line 3 is \[1e\+300\], not whole"),
+        ({"graph_labels": f"5\n{2**53 + 1}\n{2**53}\n"}, r"TINY_graph_labels.txt: line 2 is .*, not whole"),
+        ({"graph_labels": "1, 0\n0, 1\n1, 1\n"}, "TINY_graph_labels.txt: got 2 numbers in a line but expected 1"),
+        ({"graph_labels": None}, "TINY_graph_labels.txt: missing; it holds the class of each graph"),
+        ({"node_labels": "3\n4\n3\n4\n3\n"}, "TINY_node_labels.txt: got 5 lines but expected 6, .* the nodes"),
+        ({"node_labels": FILES["node_labels"] + "3\n"}, "TINY_node_labels.txt: got 7 lines but expected 6"),
+        ({"node_attributes": "1\n2\n"}, "TINY_node_attributes.txt: got 2 lines but expected 6"),
+        ({"graph_labels": None, "graph_attributes": "1, nan\n2, 3\n4, 1e39\n"}, r"TINY_graph_attributes.txt: line 3 holds 1e\+39, which is not finite as float32; mend the data set$"),
+        ({"edge_labels": "0\n0\n1\n"}, "TINY_edge_labels.txt: got 3 lines but expected 6, .* of the edges"),
+        ({"A": "\n"}, "TINY_edge_labels.txt: got 6 lines but expected 0, one for each of the edges"),
+        ({"A": EDGES.strip()}, "TINY_A.txt: the last line has no line end"),
+        ({"A": ""}, "TINY_A.txt: the last line has no line end, or there is no line, .* or add the line end"),
+        ({"edge_labels": None, "A": EDGES + "3, 4\n"}, "TINY_A.txt: line 7 is the edge 3, 4; .* two nodes of one graph"),
+        ({"A": EDGES.replace("5", "7")}, "TINY_A.txt: line 5 is the edge 4, 7; .* the nodes are 1 to 6"),
+        ({"A": EDGES.replace("1", "0")}, "TINY_A.txt: line 1 is the edge 0, 2; .* the nodes are 1 to 6"),
+        ({"edge_labels": None, "A": EDGES.replace("4", "1").replace("5", "2")}, "TINY_A.txt: all edges are of the first graph, .*; number the nodes over all graphs, not from 1 in each"),
+        ({"graph_indicator": "0\n0\n0\n1\n1\n2\n"}, "TINY_graph_indicator.txt: it must number .* from 1"),
+        ({"graph_indicator": "1\n2\n1\n2\n2\n3\n"}, "not sorted"),
+        ({"graph_indicator": "1\n1\n1\n2\n2\n9000000000000\n"}, "TINY_graph_labels.txt: got 3 lines but expected 9000000000000"),
+        ({"node_labels": "3\n4\n3\n4\n3\n4000000000\n"}, "TINY_node_labels.txt: got labels from 3 to 4000000000; .* for 6 nodes; number the labels from 0 without"),
+        ({"A": "1, 2\n2, x\n"}, r"TINY_A.txt: cannot be read \(line 2 is '2, x'\); it must hold whole numbers with commas"),
+        ({"A": "1 2\n2 1\n"}, r"TINY_A.txt: cannot be read \(line 1 is '1 2'\)"),
+        ({"A": "1, 2\n\n\n2, 1, 3\n"}, r"TINY_A.txt: cannot be read \(line 4 is '2, 1, 3'\)"),
+        ({"A": "1, 2\n2_0, 1\n"}, r"TINY_A.txt: cannot be read \(line 2 is '2_0, 1'\)"),
+        ({"edge_labels": None, "A": f"\n{EDGES}\n3, 4\n"}, "TINY_A.txt: line 9 is the edge 3, 4;"),
+        ({"graph_labels": "5\n\n0.5\n1\n"}, r"TINY_graph_labels.txt: line 3 is \[0.5\], not whole"),
+        ({"graph_indicator": None}, "TINY_graph_indicator.txt is not in"),
+        ({"A": None}, "TINY_A.txt is not in .*data.mirror.*SSMA_DATA_MIRROR"),
+    ],
+)  # fmt: skip
+def test_one_clear_error(tmp_path, changed, message):
+    with pytest.raises(StudyError, match=message):
+        read(tmp_path, write_set(tmp_path / "mirror", **changed))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (None, "node_attributes is true, but the set has none"),
+        ("1\n\n2\nnan\n4\n5\n6\n", "TINY_node_attributes.txt: line 4 holds nan, which is not finite as float32"),
     ],
 )
-def test_one_clear_error(tmp_path, leave_out, changed, options, message):
+def test_attributes_that_cannot_be_features_are_refused(tmp_path, attributes, message):
     with pytest.raises(StudyError, match=message):
-        read(tmp_path, write_set(tmp_path / "mirror", leave_out, **changed), **options)
+        read(tmp_path, write_set(tmp_path / "mirror", node_attributes=attributes), node_attributes=True)
 
 
 def test_without_network_and_mirror(tmp_path, monkeypatch):

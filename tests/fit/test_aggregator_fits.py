@@ -360,22 +360,13 @@ class Remembering(Indexing):
         return {"calls": len(self.sums)}
 
 
-def test_buffers_that_are_made_while_the_network_runs_are_kept(study, prepared, tmp_path, monkeypatch):
+def test_buffers_that_are_made_while_the_network_runs_are_kept(study, prepared, tmp_path, kill):
     """In a continued fit, and in the best epoch, the buffer has another size than at the end or at the start."""
-    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
     spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Remembering", "class_code": "c"}
     whole = run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
     assert (whole["status"], whole["best_epoch"], whole["epochs"]) == ("ok", 1, 3)
     assert whole["modules"] == {"blocks.0.conv.aggr_module": {"calls": 1}}
-
-    def killed(self, training, save=run._Saver.__call__):
-        save(self, training)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run._Saver, "__call__", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    kill(Results(tmp_path / "b"), prepared, spec)
     resumed = run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
     assert (resumed["status"], resumed["reason"]) == ("ok", None)
     for curve in ("train_loss", "validation_metric"):
@@ -410,21 +401,11 @@ class Drawing(Indexing):
         return super().forward(x * torch.rand_like(x), index, *args, **kwargs)
 
 
-def test_what_draws_in_evaluation_draws_the_same_after_a_kill_at_the_end(study, prepared, tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
+def test_what_draws_in_evaluation_draws_the_same_after_a_kill_at_the_end(study, prepared, tmp_path, kill):
     spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Drawing", "class_code": "c"}
     whole = run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
     assert (whole["status"], whole["reason"]) == ("ok", None)
-
-    def killed(self, training, save=run._Saver.__call__):
-        save(self, training)
-        if training.epochs == 3:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run._Saver, "__call__", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
+    kill(Results(tmp_path / "b"), prepared, spec, epoch=3)
     resumed = run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
     assert resumed["history"]["train_loss"] == whole["history"]["train_loss"]
     for part in ("train", "validation", "test"):

@@ -105,21 +105,10 @@ def test_peak_memory_is_in_mb_on_macos_too(monkeypatch):
         assert run._peak_memory(CPU) == expected
 
 
-def test_a_killed_fit_continues_as_if_nothing_had_happened(study, prepared, tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
+def test_a_killed_fit_continues_as_if_nothing_had_happened(study, prepared, tmp_path, monkeypatch, kill):
     spec = spec_of(study, prepared)
     whole = run.run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
-    save = run._Saver.__call__
-
-    def killed(self, training):
-        save(self, training)
-        if training.epochs == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(run._Saver, "__call__", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run.run_fit(Results(tmp_path / "b"), prepared, spec, CPU)
-    monkeypatch.setattr(run._Saver, "__call__", save)
+    kill(Results(tmp_path / "b"), prepared, spec, epoch=3)
     stopped = datetime.now(UTC)
     monkeypatch.setattr(run, "datetime", SimpleNamespace(now=lambda zone: datetime(2100, 1, 1, tzinfo=zone)))
     epochs = []
@@ -187,20 +176,12 @@ def test_a_full_disk_costs_no_training_and_leaves_no_half_checkpoint(study, prep
 
 
 @pytest.mark.parametrize("what", ["code", "threads", "versions"])
-def test_a_checkpoint_that_was_made_otherwise_is_not_continued(study, prepared, tmp_path, monkeypatch, caplog, what):
+def test_a_checkpoint_that_was_made_otherwise_is_not_continued(
+    study, prepared, tmp_path, monkeypatch, caplog, kill, what
+):
     """The record names what made the fit: it would be true of the last epochs alone, and a rerun would differ."""
-    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
     spec = spec_of(study, prepared)
-    save = run._Saver.__call__
-
-    def killed(self, training):
-        save(self, training)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(run._Saver, "__call__", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run.run_fit(Results(tmp_path), prepared, spec, CPU)
-    monkeypatch.setattr(run._Saver, "__call__", save)
+    kill(Results(tmp_path), prepared, spec)
     other = {"code": "other", "threads": torch.get_num_threads() + 1, "versions": run._versions() | {"torch": "1.0"}}
     names = {"code": "code_fingerprint", "threads": "torch.get_num_threads", "versions": "_versions"}
     monkeypatch.setattr(f"ssma.fit.run.{names[what]}", lambda: other[what])
@@ -248,8 +229,7 @@ def test_a_fit_whose_last_epoch_passes_the_time_limit_has_ended(study, prepared,
 
 
 def test_a_fit_that_continues_beyond_its_time_limit_trains_no_more(prepared, monkeypatch):
-    training, scores = scripted_training(prepared, [0.5] * 4, {"max_minutes": 1.0})
-    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    training = scripted_training(monkeypatch, prepared, [0.5] * 4, {"max_minutes": 1.0})
     training.history["seconds"].append(61.0)  # of an epoch after which the fit was killed
     assert training.run(lambda t: None)[0] == "timeout" and training.epochs == 0
 
@@ -279,7 +259,7 @@ class Scripted(torch.nn.Module):
         return self.weight.expand(batch.num_graphs, 2)
 
 
-def scripted_training(prepared, curve, settings=None, direction="maximize", losses=None):
+def scripted_training(monkeypatch, prepared, curve, settings=None, direction="maximize", losses=None):
     """Trains for nothing: validation scores are scripted, epoch by epoch."""
     batches = Batches(prepared.graphs, list(range(6)), 6, "graph")
     options = {"lr": 1.0, "weight_decay": 0.0, "max_epochs": len(curve), "plateau_factor": 0.5, "plateau_patience": 1,
@@ -288,7 +268,8 @@ def scripted_training(prepared, curve, settings=None, direction="maximize", loss
     scores = iter(
         [{"loss": loss, "m": value} for value, loss in zip(curve, losses or range(len(curve), 0, -1), strict=True)]
     )
-    return training, scores
+    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    return training
 
 
 @pytest.mark.parametrize(
@@ -298,15 +279,13 @@ def scripted_training(prepared, curve, settings=None, direction="maximize", loss
 def test_best_epoch_is_the_best_validation_metric_and_of_equals_the_later(
     prepared, monkeypatch, curve, direction, best
 ):
-    training, scores = scripted_training(prepared, curve, direction=direction)
-    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    training = scripted_training(monkeypatch, prepared, curve, direction=direction)
     assert training.run(lambda t: None) == ("ok", None)
     assert training.best["epoch"] == best
 
 
 def test_the_rate_is_halved_on_a_plateau_and_training_ends_below_its_floor(prepared, monkeypatch):
-    training, scores = scripted_training(prepared, [0.5] * 40, losses=[1.0] * 40)
-    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    training = scripted_training(monkeypatch, prepared, [0.5] * 40, losses=[1.0] * 40)
     training.run(lambda t: None)
     assert training.history["lr"] == [1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
 
@@ -315,16 +294,14 @@ def test_the_rate_is_halved_on_a_plateau_and_training_ends_below_its_floor(prepa
 def test_a_rate_at_its_floor_is_trained_with_although_rounding_puts_it_below(prepared, monkeypatch, floor):
     settings = {"lr": 3e-4, "plateau_factor": 0.1, "min_lr": floor}
     assert settings["lr"] * settings["plateau_factor"] < 3e-5
-    training, scores = scripted_training(prepared, [0.5] * 40, settings, losses=[1.0] * 40)
-    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    training = scripted_training(monkeypatch, prepared, [0.5] * 40, settings, losses=[1.0] * 40)
     training.run(lambda t: None)
     assert training.history["lr"] == [3e-4] * 3 + [3e-5] * 2
 
 
 def test_a_tiny_rate_is_cut_too(prepared, monkeypatch):
     settings = {"lr": 4e-8, "min_lr": 2e-9}
-    training, scores = scripted_training(prepared, [0.5] * 40, settings, losses=[1.0] * 40)
-    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    training = scripted_training(monkeypatch, prepared, [0.5] * 40, settings, losses=[1.0] * 40)
     training.run(lambda t: None)
     assert training.history["lr"] == [4e-8] * 3 + [2e-8] * 2 + [1e-8] * 2 + [5e-9] * 2 + [2.5e-9] * 2
 

@@ -4,8 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
+from ssma.report.frame import collect
+from ssma.study.lookup import read_plan
 from ssma.study.paths import Results
 from ssma.study.records import write_record
 
@@ -19,7 +22,7 @@ METRICS = dict.fromkeys(TU, ("accuracy", "maximize")) | {"ZINC": ("mae", "minimi
 
 @dataclass
 class Fabric:
-    """A study under construction: add arms and records, then ``plan()``."""
+    """A study under construction: add arms and records, then ``plan()`` or ``read()``."""
 
     results: Results
     code: str = "c0de"
@@ -75,12 +78,12 @@ class Fabric:
              "chosen_trial": dict.fromkeys(chosen, best)},
         )  # fmt: skip
 
-    def evaluated(self, arm_id: str, tests: dict[tuple[int, int], float | str]) -> None:
+    def evaluated(self, arm_id: str, tests: dict[tuple[int, int], float | str], **changes: Any) -> None:
         """Writes an evaluation: (split, repeat) -> test metric, or a status that is not ok."""
         fits = []
         for (split, repeat), test in tests.items():
             status, value = (test, None) if isinstance(test, str) else ("ok", test)
-            name = self.fit(arm_id, f"e{split}r{repeat}", value, status, split)
+            name = self.fit(arm_id, f"e{split}r{repeat}", value, status, split, **changes)
             fits.append({"id": name, "split": split, "repeat": repeat, "seed": 7, "status": status, "reason": None})
         record = {"kind": "evaluation", "arm_id": arm_id, "status": "ok", "reason": None, "chosen": {}, "fits": fits}
         write_record(self.results.evaluation(arm_id), record | {"planned": len(fits)})
@@ -104,7 +107,7 @@ class Fabric:
         title = name.replace("_", " ").capitalize()
         self.ablations[name] = {"title": title, "axes": axes, "cells": entries}
 
-    def plan(self) -> None:
+    def plan(self) -> dict[str, Any]:
         labels = list(dict.fromkeys(arm["dataset"] for arm in self.arms))
         datasets = {
             label: {"id": f"{label}-1", "label": label, "spec": SPECS[label], "splits": FOLDS[label]}
@@ -116,6 +119,10 @@ class Fabric:
              "config": {"track": {"enabled": True}},
              "datasets": datasets, "arms": self.arms, "ablations": self.ablations},
         )  # fmt: skip
+        return read_plan(self.results.plan)
+
+    def read(self) -> tuple[dict[str, Any], pd.DataFrame]:
+        return self.plan(), collect(self.results)
 
     def card(self) -> None:
         """Writes MUTAG's card and splits, with half as many test as training graphs."""

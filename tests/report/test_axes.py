@@ -13,8 +13,7 @@ def along(fabric, metric, tests, axis, values, **others):
         fabric.evaluated(arm, {(split, 0): test for split, test in enumerate(by_split)})
         cells[arm] = [value, *others.values()]
     fabric.ablation("along", {axis: values} | {key: [value] for key, value in others.items()}, cells)
-    fabric.plan()
-    return read_plan(fabric.results.plan), collect(fabric.results)
+    return fabric.read()
 
 
 def row_of(table):

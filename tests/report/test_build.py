@@ -71,8 +71,7 @@ def test_a_plan_without_records_is_a_report_of_missing_cells(study, tmp_path):
 
 @pytest.mark.parametrize("protocol", [None, "paper"])
 def test_the_study_file_on_the_page_does_not_pass_defaults_for_what_a_protocol_made_of_them(fabric, tmp_path, protocol):
-    fabric.plan()
-    plan = read_plan(fabric.results.plan)
+    plan = fabric.plan()
     plan["config"]["protocol"] = protocol
     write_record(fabric.results.plan, plan)
     build(fabric.results, tmp_path / "out")

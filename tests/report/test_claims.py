@@ -28,6 +28,11 @@ def records_of(results, ratios=None):
     return Records(plan, frame, ratios or {}, units, beside(plan, units, ratios or {}))
 
 
+def made_up(fabric, ratios=None):
+    fabric.plan()
+    return records_of(fabric.results, ratios)
+
+
 def test_the_same_values_in_another_order_are_no_gain():
     gains = (0.05, 0.25, -0.3)  # their sum in floating point is above 0
     assert Comparison("a", "b", Metric("accuracy", "maximize"), gains, 0.0, corrected_t(gains, 0.0), 0.01).gain == 0
@@ -130,8 +135,7 @@ def vpa_study(fabric, ours, seeds=True):
             sizes = {"splits": 1, "repeats": 3} if seeds else {"repeats": 1}
             places = [(0, unit) if seeds else (unit, 0) for unit in range(3)]
             fabric.evaluated(fabric.arm(f"MUTAG-{layer}-{name}", **sizes), dict(zip(places, tests, strict=True)))
-    fabric.plan()
-    return records_of(fabric.results, {"MUTAG": 0.5})
+    return made_up(fabric, {"MUTAG": 0.5})
 
 
 @pytest.mark.parametrize(
@@ -158,8 +162,7 @@ def test_a_claim_of_all_cells_can_be_supported_and_contradicted(fabric):
             }
             arm = fabric.arm(f"ZINC-{layer}-ssma-{aggregator}", splits=1, repeats=3, settings=settings)
             fabric.evaluated(arm, {(0, repeat): test for repeat, test in enumerate(tests)})
-    fabric.plan()
-    found = CHECKS["A9"](records_of(fabric.results))
+    found = CHECKS["A9"](made_up(fabric))
     assert (found.verdict, found.evidence) == (
         "supported",
         f"3 of 3 cells run: {GAINS.format(3, 0, 3)} 3 better, 0 worse",
@@ -184,8 +187,7 @@ def swept(fabric, values, key, dataset="MUTAG", layers=("gcn",), **fixed):
 def test_arms_that_differ_in_one_option_are_a_series(fabric):
     swept(fabric, {2: 0.5, 3: 0.6}, "kappa", selection="random")
     swept(fabric, {2: 0.5}, "kappa", selection="attention")
-    fabric.plan()
-    records = records_of(fabric.results)
+    records = made_up(fabric)
     arms = records.ssma_arms(["MUTAG"], ["gcn"])
     assert [list(group) for group in records.series(arms, "ssma.kappa")] == [[2, 3]]
     assert [list(group) for group in records.series(arms, "ssma.selection")] == [["attention", "random"]]
@@ -205,16 +207,14 @@ def planned(fabric, axes, **space):
 
 def test_an_arm_without_the_settings_that_its_value_makes_idle_is_in_the_series_of_each_of_their_values(fabric):
     cells = planned(fabric, {"ssma.selection": ["attention", "random"], "ssma.temperature": [1, 3]})
-    fabric.plan()
-    records = records_of(fabric.results)
+    records = made_up(fabric)
     found = records.series(records.ssma_arms(["MUTAG"], ["gcn"]), "ssma.selection")
     assert [{value: arm["id"] for value, arm in group.items()} for group in found] == [
         {"attention": cells["attention", number], "random": cells["random", 1]} for number in (1, 3)
     ]
     assert cells["random", 1] == cells["random", 3]
     cells = planned(fabric, {"ssma.compression": [0.1, 1], "ssma.compression_of": ["parameters", "rank"]})
-    fabric.plan()
-    records = records_of(fabric.results)
+    records = made_up(fabric)
     found = records.series(records.ssma_arms(["MUTAG"], ["gcn"]), "ssma.compression")
     assert [{value: arm["id"] for value, arm in group.items()} for group in found] == [
         {0.1: cells[0.1, name], 1: cells[1, name]} for name in ("parameters", "rank")
@@ -233,8 +233,7 @@ def test_claims_of_selection_and_compression_are_judged_by_arms_of_a_plan(fabric
         shift = shifts.get((selection, rate), 0.0)
         tests = [means[selection, rate] + step for step in (0.0, shift, -shift)]
         fabric.evaluated(arm, {(split, 0): test for split, test in enumerate(tests)})
-    fabric.plan()
-    records = records_of(fabric.results, {"MUTAG": 0.1})
+    records = made_up(fabric, {"MUTAG": 0.1})
     found = {claim: CHECKS[claim](records) for claim in ("A2", "A7", "A8", "P3")}
     # two pairs fall into the one cell of kappa 2, which counts once
     assert found["A2"].evidence == "1 of 1 cells run: attention has the better mean in 1, the worse in 0"
@@ -250,8 +249,7 @@ def test_attention_of_another_temperature_is_not_the_papers(fabric, monkeypatch)
     cells = planned(fabric, {"ssma.selection": ["attention", "random"], "ssma.temperature": [1, 3]})
     for place, arm in enumerate(dict.fromkeys(cells.values())):
         fabric.evaluated(arm, {(split, 0): 0.5 + 0.01 * split * place for split in range(3)})
-    fabric.plan()
-    found = CHECKS["A2"](records_of(fabric.results, {"MUTAG": 0.1})).comparisons
+    found = CHECKS["A2"](made_up(fabric, {"MUTAG": 0.1})).comparisons
     assert [(one.arm, one.reference) for one in found] == [(cells["attention", 1], cells["random", 1])]
 
 
@@ -262,16 +260,14 @@ def test_attention_of_another_temperature_is_not_the_papers(fabric, monkeypatch)
 )  # fmt: skip
 def test_an_arm_that_searches_what_is_idle_in_another_differs_in_more_than_one_setting(fabric, axis, values, space):
     more, fewer = planned(fabric, {axis: values}, kappa=[2, 3], **space).values()
-    fabric.plan()
-    records = records_of(fabric.results)
+    records = made_up(fabric)
     assert [len(records.arms[arm]["space"]) for arm in (more, fewer)] == [2, 1]
     assert records.series(records.ssma_arms(["MUTAG"], ["gcn"]), axis) == []
 
 
 def test_attention_whose_temperature_is_searched_is_not_the_papers(fabric):
     planned(fabric, {"ssma.selection": ["attention", "random"]}, temperature=[1, 3])
-    fabric.plan()
-    records = records_of(fabric.results)
+    records = made_up(fabric)
     found = records.ssma_arms(["MUTAG"], ["gcn"], fixed=("ssma.temperature",))
     assert [arm["settings"]["aggregator"]["selection"] for arm in found] == ["random"]
 
@@ -281,8 +277,7 @@ def test_divergence_with_and_without_the_geometric_mean_is_counted_in_pairs(fabr
         swept(fabric, {"geometric": 0.8, "none": "diverged"}, "normalisation", layers=[layer])
         # another operator than the paper's says nothing of it
         swept(fabric, {"geometric": "diverged", "none": 0.8}, "normalisation", layers=[layer], mixing="product")
-    fabric.plan()
-    found = CHECKS["P2"](records_of(fabric.results))
+    found = CHECKS["P2"](made_up(fabric))
     # six pairs on one side: p = 2 / 64
     assert found.verdict == "supported"
     assert found.evidence == "6 pairs of fits: 6 diverged without it alone, 0 with it alone"
@@ -292,8 +287,7 @@ def test_a_claim_about_a_table_that_is_not_shown_leads_to_the_arms(fabric):
     for name, tests in (("sum", (0.5, 0.6, 0.7)), ("ssma", (0.6, 0.6, 0.8))):
         arm = fabric.arm(f"MUTAG-gps-{name}", repeats=1)
         fabric.evaluated(arm, {(split, 0): test for split, test in enumerate(tests)})
-    fabric.plan()
-    records = records_of(fabric.results)  # GraphGPS without encoding is in table 1 already
+    records = made_up(fabric)  # GraphGPS without encoding is in table 1 already
     assert not records.tables["gps_pe_exp"].run and CHECKS["IMP-GPSPE-gps"](records).table == "arms"
     assert CHECKS["IMP-T1-MUTAG"](records).table == "paper/results_tu_zinc"
 
@@ -346,8 +340,7 @@ def few(monkeypatch, **constants):
 def test_most_cells_are_counted_by_a_binomial_test(fabric, monkeypatch, attention, verdict):
     few(monkeypatch, SELECTION_SETS=("MUTAG",), LAYERS=SIX, KAPPAS=[2])
     swept(fabric, {"attention": attention, "random": 0.8}, "selection", layers=SIX, kappa=2)
-    fabric.plan()
-    records = records_of(fabric.results, {"MUTAG": 0.5})
+    records = made_up(fabric, {"MUTAG": 0.5})
     found = CHECKS["A2"](records)  # six of six: p = 2 / 64
     better = 6 if attention > 0.8 else 0
     words = f"attention has the better mean in {better}, the worse in {6 - better}"
@@ -359,8 +352,7 @@ def test_most_cells_are_counted_by_a_binomial_test(fabric, monkeypatch, attentio
 def test_equal_means_in_all_cells_say_nothing_of_most(fabric, monkeypatch):
     few(monkeypatch, SELECTION_SETS=("MUTAG",), LAYERS=("gcn",), KAPPAS=[2])
     swept(fabric, {"attention": 0.8, "random": 0.8}, "selection", kappa=2)
-    fabric.plan()
-    found = CHECKS["A2"](records_of(fabric.results, {"MUTAG": 0.5}))
+    found = CHECKS["A2"](made_up(fabric, {"MUTAG": 0.5}))
     assert (found.verdict, len(found.comparisons)) == ("undecided", 1)
     assert found.evidence == "1 of 1 cells run: attention has the better mean in 0, the worse in 0"
 
@@ -369,8 +361,7 @@ def test_equal_means_in_all_cells_say_nothing_of_most(fabric, monkeypatch):
 def test_gat_must_not_gain_from_attention(fabric, monkeypatch, attention, verdict):
     few(monkeypatch, SELECTION_SETS=("MUTAG",), KAPPAS=[2])
     swept(fabric, {"attention": attention, "random": 0.8}, "selection", layers=["gat"], kappa=2)
-    fabric.plan()
-    assert CHECKS["A4"](records_of(fabric.results, {"MUTAG": 0.1})).verdict == verdict
+    assert CHECKS["A4"](made_up(fabric, {"MUTAG": 0.1})).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -381,8 +372,7 @@ def test_fewer_slots_have_to_win_once(fabric, monkeypatch, tests, verdict):
     few(monkeypatch, SELECTION_SETS=("MUTAG",), LAYERS=("gcn",))
     for selection in ("random", "attention"):
         swept(fabric, tests, "kappa", selection=selection)
-    fabric.plan()
-    assert CHECKS["A3"](records_of(fabric.results, {"MUTAG": 0.1})).verdict == verdict
+    assert CHECKS["A3"](made_up(fabric, {"MUTAG": 0.1})).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -397,8 +387,7 @@ def test_fewer_slots_have_to_win_once(fabric, monkeypatch, tests, verdict):
 def test_compression_is_held_against_the_full_map(fabric, monkeypatch, tests, best, lossless):
     few(monkeypatch, COMPRESSION_SETS=("MUTAG",), LAYERS=("gcn",))
     swept(fabric, tests, "compression")
-    fabric.plan()
-    records = records_of(fabric.results, {"MUTAG": 0.1})
+    records = made_up(fabric, {"MUTAG": 0.1})
     assert CHECKS["A8"](records).verdict == best
     assert CHECKS["A7"](records).verdict == CHECKS["P3"](records).verdict == lossless
 
@@ -416,8 +405,7 @@ def test_every_slot_count_and_every_budget_is_held_against_the_sum(fabric, monke
             arm = fabric.arm(f"MUTAG-gcn-{name}-{budget}", repeats=1, settings=settings)
             scale = factor if name == "ssma" else 1.0
             fabric.evaluated(arm, {(split, 0): test * scale for split, test in enumerate((0.5, 0.51, 0.49))})
-    fabric.plan()
-    records = records_of(fabric.results, {"MUTAG": 0.1})
+    records = made_up(fabric, {"MUTAG": 0.1})
     assert CHECKS["A1"](records).verdict == held
     found = CHECKS["A5"](records)
     assert found.verdict == wins and found.evidence.startswith("2 of 2 cells run")
@@ -427,8 +415,7 @@ def test_every_slot_count_and_every_budget_is_held_against_the_sum(fabric, monke
 def test_an_arm_that_cannot_be_compared_is_not_taken_for_worse(fabric, monkeypatch):
     few(monkeypatch, COMPRESSION_SETS=("MUTAG",), LAYERS=("gcn",))
     swept(fabric, {0.1: 0.3, 1.0: 0.5, 0.25: "diverged"}, "compression")
-    fabric.plan()
-    found = CHECKS["A8"](records_of(fabric.results, {"MUTAG": 0.1}))
+    found = CHECKS["A8"](made_up(fabric, {"MUTAG": 0.1}))
     assert found.verdict == "undecided" and found.evidence.endswith("better in 0 series, 1 is best in 0")
 
 
@@ -437,8 +424,7 @@ def test_one_series_of_several_contradicts_at_an_adjusted_level(fabric, monkeypa
     few(monkeypatch, COMPRESSION_SETS=("MUTAG",), LAYERS=layers)
     for layer in layers:  # the first loses at p = 0.032; the others have equal means
         swept(fabric, {0.1: 0.5 if layer != "gcn" else 0.438, 1.0: 0.5}, "compression", layers=[layer])
-    fabric.plan()
-    found = CHECKS["A8"](records_of(fabric.results, {"MUTAG": 0.1}))
+    found = CHECKS["A8"](made_up(fabric, {"MUTAG": 0.1}))
     assert found.comparisons[0].test.p == pytest.approx(0.0322, abs=1e-4)
     assert found.verdict == verdict
 
@@ -449,8 +435,7 @@ def test_parameters_are_held_against_the_papers_budget(fabric, parameters, verdi
     arm = fabric.arm("MUTAG-gcn-ssma", repeats=1, settings=settings)
     fabric.evaluated(arm, {(split, 0): 0.5 for split in range(3)})
     fabric.fit(arm, "e0r0", 0.5, parameters=parameters)
-    fabric.plan()
-    found = CHECKS["G4"](records_of(fabric.results))
+    found = CHECKS["G4"](made_up(fabric))
     over = int(verdict == "contradicted")
     esan = "(6 of the 78 are esan, which this package does not have)"
     run = f"1 of 78 cells run at the paper's budget {esan}: {over} above it"
@@ -465,8 +450,7 @@ def test_improvements_of_data_sets_are_ranked_by_their_intervals(fabric, monkeyp
             shifts = (0.0, 0.01, -0.01) if name == "sum" else (0.01, 0.0, -0.01)
             arm = fabric.arm(f"{dataset}-gcn-{name}", splits=1, repeats=3)
             fabric.evaluated(arm, {(0, repeat): (0.5 + shift) * scale for repeat, shift in enumerate(shifts)})
-    fabric.plan()
-    found = CHECKS["B1"](records_of(fabric.results))
+    found = CHECKS["B1"](made_up(fabric))
     assert found.verdict == "contradicted" and found.evidence.startswith(
         "2 of 12 data sets with all layers: MUTAG 50.00 ["
     )
@@ -480,8 +464,7 @@ def test_layers_of_the_runtime_table_are_compared_across(fabric):
         arm = fabric.arm(f"PROTEINS-{layer}-{name}", repeats=1, settings=settings)
         shifts = (0.0, 0.01, -0.01) if name == "ssma" else (0.01, 0.0, -0.01)
         fabric.evaluated(arm, {(split, 0): test + shift for split, shift in enumerate(shifts)})
-    fabric.plan()
-    found = CHECKS["B5"](records_of(fabric.results, {"PROTEINS": 0.1}))
+    found = CHECKS["B5"](made_up(fabric, {"PROTEINS": 0.1}))
     assert (found.verdict, found.evidence) == (
         "undecided",
         f"2 of 24 cells run: {GAINS.format(2, 0, 2)} 2 better, 0 worse",

@@ -77,8 +77,7 @@ def test_a_baseline_of_each_place_is_drawn_from_place_to_place(fabric):
             fabric.evaluated(f"MUTAG-gcn-{name}-{width}", {(split, 0): test for split in range(3)})
     cells = {f"MUTAG-gcn-ssma-{width}": [width] for width in (8, 16)}
     fabric.ablation("width", {"model.hidden_channels": [8, 16]}, cells)
-    fabric.plan()
-    plan = read_plan(fabric.results.plan)
+    plan = fabric.plan()
     encoding = encode(plan, "width")
     (line,) = lines_of(plan, "width", encoding, encoding.cells)
     assert line.arms == {8.0: "MUTAG-gcn-sum-8", 16.0: "MUTAG-gcn-sum-16"} and line.single is None
@@ -127,8 +126,7 @@ def test_a_dollar_in_a_value_begins_no_formula(fabric, tmp_path):
         fabric.arm(f"MUTAG-gcn-mine-{number}", {"mine.p": value}, repeats=1)
         fabric.evaluated(f"MUTAG-gcn-mine-{number}", {(split, 0): 0.7 for split in range(3)})
     fabric.ablation("prices", {"mine.p": values}, {f"MUTAG-gcn-mine-{number}": [values[number]] for number in (0, 1)})
-    fabric.plan()
-    figure = draw(read_plan(fabric.results.plan), "prices", collect(fabric.results))
+    figure = draw(fabric.plan(), "prices", collect(fabric.results))
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == values
     assert r"$\frac{$" in inline_svg(figure, "prices")
     assert [path.name for path in save(figure, tmp_path, "prices")] == ["prices.png", "prices.pdf"]
@@ -192,8 +190,7 @@ def test_long_names_stay_on_the_figure_and_leave_the_panels_their_room(fabric):
             cells[arm] = [name, layers]
     fabric.ablation("hue", {"aggregator": names, "model.num_layers": [2, 3]}, cells)
     fabric.ablation("x", {"aggregator": names}, {arm: [name] for arm, (name, layers) in cells.items() if layers == 2})
-    fabric.plan()
-    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
+    plan, frame = fabric.read()
     for ablation in ("hue", "x"):
         figure = draw(plan, ablation, frame)
         figure.draw_without_rendering()

@@ -5,8 +5,6 @@ import pytest
 from ssma.report.build import build
 from ssma.report.flags import alike, coverage, epoch_cap, flags, idle_pruning, repeated, seconds_apart, space_size
 from ssma.report.frame import collect
-from ssma.study.lookup import read_plan
-from ssma.study.records import write_record
 
 SETTINGS = {"aggregator": {}, "model": {"budget": 1000}, "training": {"lr": 0.001, "max_epochs": 10}}
 
@@ -17,26 +15,15 @@ def made(fabric):
 
     def make(arms=None, fits=None):
         for number, name in enumerate(("sum", "mean", "ssma")):
-            arm = fabric.arm(
-                f"MUTAG-gcn-{name}", repeats=1, splits=2, **{"settings": SETTINGS} | (arms or {}).get(name, {})
-            )
-            entries = []
-            for split in (0, 1):
-                given = {"split": split, "test": 0.5 + number / 10} | (fits or {}).get(name, {})
-                fit = fabric.fit(arm, f"e{split}", **given)
-                entries.append({"id": fit, "split": split, "repeat": 0, "seed": 7, "status": "ok", "reason": None})
-            write(fabric, arm, entries)
+            changes = {"settings": SETTINGS} | (arms or {}).get(name, {})
+            arm = fabric.arm(f"MUTAG-gcn-{name}", repeats=1, splits=2, **changes)
+            given = {"test": 0.5 + number / 10} | (fits or {}).get(name, {})
+            fabric.evaluated(arm, dict.fromkeys([(0, 0), (1, 0)], given.pop("test")), **given)
         names = ["sum", "mean", "ssma"]
         fabric.ablation("main", {"aggregator": names}, {f"MUTAG-gcn-{name}": [name] for name in names})
-        fabric.plan()
-        return read_plan(fabric.results.plan), collect(fabric.results)
+        return fabric.read()
 
     return make
-
-
-def write(fabric, arm, fits):
-    record = {"kind": "evaluation", "arm_id": arm, "status": "ok", "reason": None, "chosen": {}, "fits": fits}
-    write_record(fabric.results.evaluation(arm), record | {"planned": len(fits)})
 
 
 def test_a_pair_of_arms_that_several_ablations_compare_is_told(made, fabric):
@@ -111,8 +98,7 @@ def test_a_place_is_counted_once_however_many_ablations_have_it(made, fabric):
     large = {"space": {"ssma.kappa": [2, 3, 4, 5]}}
     made({"sum": {"space": {"training.lr": [1, 2, 3]}}, "ssma": large}, {"ssma": {"seconds": 9.0}})
     fabric.ablations["again"] = fabric.ablations["main"]
-    fabric.plan()
-    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
+    plan, frame = fabric.read()
     assert "at 1 of 1 place (" in coverage(plan)
     assert "at 1 of 1 place (" in seconds_apart(plan, frame) and "ssma at 1 (4.5 times)" in seconds_apart(plan, frame)
 
@@ -120,7 +106,7 @@ def test_a_place_is_counted_once_however_many_ablations_have_it(made, fabric):
 def test_seconds_of_arms_with_a_fit_that_ended_early_are_not_compared(made):
     plan, frame = made(fits={"sum": {"seconds": 1.0}, "mean": {"seconds": 2.0}, "ssma": {"seconds": 5.0}})
     assert "ssma at 1 (5.0 times)" in seconds_apart(plan, frame)
-    early = frame["fit"] == "MUTAG-gcn-sum-e0"
+    early = frame["fit"] == "MUTAG-gcn-sum-e0r0"
     told = seconds_apart(plan, frame.assign(status=frame["status"].mask(early, "diverged")))
     assert "ssma at 1 (2.5 times)" in told and "sum" not in told
 
@@ -130,7 +116,7 @@ def test_seconds_of_unfinished_arms_and_of_other_devices_are_not_compared(made, 
         fits={"sum": {"seconds": 1.0}, "mean": {"seconds": 9.0, "device": "H200"}, "ssma": {"seconds": 9.0}}
     )
     assert "ssma at 1 (9.0 times)" in seconds_apart(plan, frame) and "mean" not in seconds_apart(plan, frame)
-    fabric.results.fit("MUTAG-gcn-ssma-e0").unlink()
+    fabric.results.fit("MUTAG-gcn-ssma-e0r0").unlink()
     assert seconds_apart(plan, collect(fabric.results)) == ""
 
 
@@ -166,7 +152,6 @@ def test_arms_that_came_out_the_same_are_told(made):
     assert alike(plan, frame.drop(columns="test_loss")) == alike(plan, frame), "a frame that older code made"
     assert alike(plan, frame.assign(status=frame["status"].mask(ssma, "failed"))) == ""
     assert alike(plan, frame.assign(constant=frame["constant"].mask(ssma, True))) == ""
-    plan["ablations"]["main"]["cells"] = [
-        cell for cell in plan["ablations"]["main"]["cells"] if "sum" not in cell["arm"]
-    ]
+    main = plan["ablations"]["main"]
+    main["cells"] = [cell for cell in main["cells"] if "sum" not in cell["arm"]]
     assert alike(plan, frame) == "", "an ablation does not have both"

@@ -4,12 +4,10 @@ import torch
 
 from ssma.data.splits import make_splits
 from ssma.report.folds import seen_in_tuning
-from ssma.study.lookup import read_plan
 
 
 def lines(fabric):
-    fabric.plan()
-    return seen_in_tuning(read_plan(fabric.results.plan))
+    return seen_in_tuning(fabric.plan())
 
 
 def test_folds_are_told_by_the_part_that_they_are_in_tuning(fabric):

@@ -80,8 +80,7 @@ def test_a_difference_and_its_deviation_have_the_same_digits(fabric):
         fabric.arm(arm, splits=1, repeats=3)
         fabric.evaluated(arm, {(0, repeat): test for repeat, test in enumerate(tests)})
     fabric.ablation("main", {"aggregator": ["sum", "ssma"]}, {"ZINC-gcn-sum": ["sum"], "ZINC-gcn-ssma": ["ssma"]})
-    fabric.plan()
-    (row,) = rows_of(paired(read_plan(fabric.results.plan), "main", collect(fabric.results), {}))
+    (row,) = rows_of(paired(fabric.plan(), "main", collect(fabric.results), {}))
     assert row["difference (pairs)"] == "−0.1000 ± 0.0004 (3)"
 
 
@@ -122,8 +121,7 @@ def test_two_axes_have_no_paired_table(fabric):
     ids = [fabric.arm(f"MUTAG-gcn-ssma-{number}") for number in range(2)]
     cells = dict(zip(ids, ([2, 1], [3, 1]), strict=True))
     fabric.ablation("two", {"ssma.kappa": [2, 3], "ssma.heads": [1]}, cells)
-    fabric.plan()
-    assert paired(read_plan(fabric.results.plan), "two", collect(fabric.results), {}) is None
+    assert paired(fabric.plan(), "two", collect(fabric.results), {}) is None
 
 
 def test_p_values_are_short():

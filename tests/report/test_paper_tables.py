@@ -84,8 +84,7 @@ def test_departures_and_the_choice_among_arms_are_said_below(tables):
 def test_fits_that_lack_make_a_difference_untestable(fabric):
     fabric.evaluated(fabric.arm("MUTAG-gcn-sum"), {(0, 0): 0.8, (1, 0): 0.7, (2, 0): "diverged"})
     fabric.evaluated(fabric.arm("MUTAG-gin-sum", splits=1, repeats=1), {(0, 0): 0.8})
-    fabric.plan()
-    found = beside(read_plan(fabric.results.plan), units_of(collect(fabric.results)), {"MUTAG": 0.5})
+    found = beside(fabric.plan(), units_of(collect(fabric.results)), {"MUTAG": 0.5})
     table = results_table(found["results_tu_zinc"])
     assert [cell.text for cell in row(table, "MUTAG", "gcn")[3:5]] == [
         "75.00 ± 7.07 (2/6) [a]",

@@ -124,8 +124,7 @@ def test_long_names_and_many_ranks_fit_the_diagram(fabric):
                 tests = {(split, 0): 0.5 + 0.01 * number + 0.001 * split for split in range(2)}
                 fabric.evaluated(f"MUTAG-{layer}-{name}-{ablation}", tests)
         fabric.ablation(ablation, {"aggregator": names}, cells)
-    fabric.plan()
-    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
+    plan, frame = fabric.read()
     for ablation in ("long", "many"):
         figure = diagram(plan, ablation, rank(plan, ablation, frame))
         labels = [text.get_window_extent() for text in figure.axes[0].texts]

@@ -134,8 +134,7 @@ def test_an_arm_with_nothing_to_choose_says_how_many_fits_are_ok(report, fabric)
     fabric.evaluated("MUTAG-gat-mean", {(0, 0): 0.5, (1, 0): "diverged"})
     gone = fabric.arm("MUTAG-gat-sum", trials=0, selection="none", splits=2, repeats=1)
     fabric.evaluated(gone, {(0, 0): "diverged", (1, 0): "diverged"})
-    fabric.plan()
-    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
+    plan, frame = fabric.read()
     made = table(plan, frame, biases(frame), {"MUTAG": 0.5, "ZINC": None})
     found = {row[0].arm: [cell.text for cell in row[made.columns.index("validation") :][:3]] for row in made.rows}
     assert found["MUTAG-gat-mean"] == ["50.0 (1/2)"] * 3
@@ -148,8 +147,7 @@ def test_the_optimism_has_its_interval_and_its_mean(fabric):
     for arm, of_trials in tests.items():
         fabric.arm(arm, space={"training.lr": [1, 2]}, tune_splits=[0, 1, 2])
         fabric.tuned(arm, [("complete", {"training.lr": n + 1}, scores) for n, scores in enumerate(of_trials)])
-    fabric.plan()
-    plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
+    plan, frame = fabric.read()
     for arm, of_trials in validations.items():
         for trial, scores in enumerate(of_trials):
             frame.loc[(frame["arm"] == arm) & (frame["trial"] == trial) & (frame["stage"] == "tune"), "validation"] = (

@@ -12,6 +12,11 @@ from ssma.study.lookup import read_plan
 from ssma.study.paths import Results
 from ssma.study.records import write_record
 
+SPEC = {
+    "dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
+    "aggregator": "ssma", "settings": {"aggregator": {}, "model": {}, "training": {}},
+}  # fmt: skip
+
 
 @pytest.fixture
 def shown(study):
@@ -41,8 +46,7 @@ def test_an_arm_is_told_with_everything_behind_its_numbers(shown, study):
 def test_what_a_search_chose_is_told(fabric):
     arm = fabric.arm("MUTAG-gcn-ssma", space={"training.lr": [0.1, 0.2]}, trials=2)
     fabric.tuned(arm, [("complete", {"training.lr": 0.1}, [0.5]), ("complete", {"training.lr": 0.2}, [0.6])], best=1)
-    fabric.plan()
-    plan = read_plan(fabric.results.plan)
+    plan = fabric.plan()
     text = re.sub(" +", " ", describe_arm(fabric.results, plan, plan["arms"][0]))
     for line in (
         "training.lr [0.1,0.2]", "sampler tpe", "chosen by validation", "trials planned 2", "tuned splits 0\n",
@@ -65,9 +69,8 @@ def test_gaps_are_told(shown, study):
 
 
 def test_a_fit_is_told_epoch_by_epoch(study, fabric, capsys):
-    spec = {"dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
-            "aggregator": "ssma", "settings": {"aggregator": {"kappa": 3}, "model": {}, "training": {"lr": 0.1}}}  # fmt: skip
-    fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=spec)
+    settings = SPEC["settings"] | {"aggregator": {"kappa": 3}, "training": {"lr": 0.1}}
+    fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=SPEC | {"settings": settings})
     text = re.sub(" +", " ", describe_fit(study, read_plan(study.plan), "MUTAG-gcn-ssma-told"))
     for line in (
         "ssma.kappa 3", "training.lr 0.1", "split 1 (hash s1)", "seed 7", " 4 0.5\n", "tags.\"ssma.fit\" = 'MUTAG-gcn-ssma-told'",
@@ -83,20 +86,15 @@ def test_a_fit_is_told_epoch_by_epoch(study, fabric, capsys):
 
 def test_an_own_class_is_named_with_its_code(study, fabric):
     own = {"class": "mine.Sum", "class_code": "abc123"}
-    spec = {"dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
-            "aggregator": "own", "settings": {"aggregator": {}, "model": {}, "training": {}}} | own  # fmt: skip
-    fabric.fit(fabric.arm("MUTAG-gcn-own", **own), "told", 0.8, split=1, spec=spec)
-    fabric.plan()
-    plan = read_plan(fabric.results.plan)
+    fabric.fit(fabric.arm("MUTAG-gcn-own", **own), "told", 0.8, split=1, spec=SPEC | {"aggregator": "own"} | own)
+    plan = fabric.plan()
     for text in (describe_arm(study, plan, plan["arms"][-1]), describe_fit(study, plan, "MUTAG-gcn-own-told")):
         assert "\nclass mine.Sum (code abc123)\n" in re.sub(" +", " ", text)
 
 
 @pytest.mark.usefixtures("no_images")
 def test_runs_of_mlflow_are_spoken_of_where_a_study_logs_to_it(study, fabric, tmp_path):
-    spec = {"dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
-            "aggregator": "ssma", "settings": {"aggregator": {}, "model": {}, "training": {}}}  # fmt: skip
-    fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=spec)
+    fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=SPEC)
     plan = read_plan(study.plan)
     for tracked in (True, False):
         plan["config"]["track"] = {"enabled": tracked}
@@ -108,10 +106,8 @@ def test_runs_of_mlflow_are_spoken_of_where_a_study_logs_to_it(study, fabric, tm
 
 
 def test_a_fit_tells_the_summaries_of_its_modules(study, fabric):
-    spec = {"dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
-            "aggregator": "ssma", "settings": {"aggregator": {}, "model": {}, "training": {}}}  # fmt: skip
     modules = {"blocks.0.aggr": {"learned": {"mean": 0.5, "picture": [[0.25]]}}, "blocks.1.aggr": {"alive": True}}
-    fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=spec, modules=modules)
+    fabric.fit("MUTAG-gcn-ssma", "told", 0.8, split=1, spec=SPEC, modules=modules)
     assert (
         "modules at the best epoch (pictures are in the record)\n"
         '  blocks.0.aggr  {"learned":{"mean":0.5}}\n'

@@ -46,44 +46,20 @@ def test_the_cost_of_an_official_split_is_known_beforehand(tmp_path):
 @pytest.mark.parametrize(
     ("datasets", "changed", "message"),
     [
-        (
-            {"z": {"source": "zinc", "splits": {"folds": 5}}},
-            {},
-            "datasets.z.splits: must be left out, the data set has an official split",
-        ),
+        ({"z": {"source": "zinc", "splits": {"folds": 5}}}, {}, "datasets.z.splits: must be left out, the data set has an official split"),
         (OFFICIAL, {"splits": {"folds": 5}}, "splits: must be left out, every data set has an official split"),
         ({"p": {"source": "lrgb", "name": "Peptides-func", "loss": "mse"}}, {}, "datasets.p: Peptides-func has labels"),
         ({"p": {"source": "lrgb"}}, {}, "datasets.p.name: this key is required"),
-        (
-            {"p": {"source": "ogbg", "name": "ogbg-mol"}},
-            {},
-            "datasets.p.name: Input should be 'ogbg-molhiv' or 'ogbg-molpcba'",
-        ),
+        ({"p": {"source": "ogbg", "name": "ogbg-mol"}}, {}, "datasets.p.name: Input should be 'ogbg-molhiv' or 'ogbg-molpcba'"),
         ({"p": {"source": "pyg", "clas": "a.B"}}, {}, "datasets.p.clas: unknown key; did you mean 'class'"),
-        (
-            {"p": {"source": "pyg", "class": "NoDots"}},
-            {},
-            "datasets.p.class: got 'NoDots', expected the dotted path of a class, package.module.Class",
-        ),
+        ({"p": {"source": "pyg", "class": "NoDots"}}, {}, "datasets.p.class: got 'NoDots', expected the dotted path of a class, package.module.Class"),
         ({"p": {"source": "pyg", "class": "no_such_module.Set"}}, {}, "datasets.p.class: no module 'no_such_module'"),
-        (
-            {"p": {"source": "file", "path": "/no/such/file.pt"}},
-            {},
-            "datasets.p.path: /no/such/file.pt: cannot be read",
-        ),
+        ({"p": {"source": "file", "path": "/no/such/file.pt"}}, {}, "datasets.p.path: /no/such/file.pt: cannot be read"),
         ({"p": {"source": "file", "path": "no/file.pt"}}, {}, "datasets.p.path: /.*/no/file.pt: cannot be read"),
-        (
-            {"s": {"source": "synthetic", "task": "product_regression", "num_graphs": 30, "seed": 2**53}},
-            {"splits": {"folds": 3, "seed": 2**32}},
-            "(?s)datasets.s.seed: Input should be less than 9007199254740992.*splits.seed: Input should be less than 4294967296",
-        ),
-        (
-            {"p": {"source": "web"}},
-            {},
-            "unknown source 'web'; allowed: synthetic, tu, zinc, lrgb, ogbg, ogbn, folder, file, pyg",
-        ),
+        ({"s": {"source": "synthetic", "task": "product_regression", "num_graphs": 30, "seed": 2**53}}, {"splits": {"folds": 3, "seed": 2**32}}, "(?s)datasets.s.seed: Input should be less than 9007199254740992.*splits.seed: Input should be less than 4294967296"),
+        ({"p": {"source": "web"}}, {}, "unknown source 'web'; allowed: synthetic, tu, zinc, lrgb, ogbg, ogbn, folder, file, pyg"),
     ],
-)
+)  # fmt: skip
 def test_errors(datasets, changed, message):
     with pytest.raises(StudyError, match=message):
         plan_of(datasets, **changed)

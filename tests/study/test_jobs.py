@@ -47,6 +47,14 @@ def test_sets_of_texts_have_one_order_in_all_jobs(tmp_path, monkeypatch):
 FOREIGN = {"kind": "card", "seal": "x"}
 
 
+def flagged(results):
+    """Makes the flags of an arm that is tuned and evaluated, and returns them by name."""
+    flags = {name: results.arm("arm") / name for name in ("tuned", "evaluated")}
+    for flag in flags.values():
+        flag.touch()
+    return flags
+
+
 @pytest.mark.parametrize(
     "damage", ["", '{"fits": [{"id": "aa1', "\0\0\0", "[1]", "[" * 100_000, '{"fits": []}', json.dumps(FOREIGN), None]
 )
@@ -56,9 +64,7 @@ def test_a_record_that_was_cut_short_is_as_good_as_deleted(tmp_path, record, los
     paths = {"chosen": results.chosen("arm"), "evaluation": results.evaluation("arm"), "fit": results.fit("aa11")}
     for path in paths.values():
         write_record(path, {"fits": [{"id": "aa11"}], "trials": []})
-    flags = {name: results.arm("arm") / name for name in ("tuned", "evaluated")}
-    for flag in flags.values():
-        flag.touch()
+    flags = flagged(results)
     plan = {"arms": [{"id": "arm"}], "theory": {}}
     forget_lost(results, plan)
     assert all(flag.exists() for flag in flags.values())
@@ -81,9 +87,7 @@ def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
     results = Results(tmp_path)
     write_record(results.chosen("arm"), {"status": "ok", "trials": []})
     write_record(results.evaluation("arm"), {"fits": [{"id": "aa11"}]})
-    flags = {name: results.arm("arm") / name for name in ("tuned", "evaluated")}
-    for flag in flags.values():
-        flag.touch()
+    flags = flagged(results)
     forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
     assert flags["tuned"].exists()
     assert not flags["evaluated"].exists()
@@ -105,9 +109,7 @@ def test_a_search_with_a_trial_that_failed_is_made_again(tmp_path, reason, lost)
     trials = [{"state": "complete", "reason": None}, {"state": "failed" if reason else "pruned", "reason": reason}]
     write_record(results.chosen("arm"), {"status": "ok", "trials": trials})
     write_record(results.evaluation("arm"), {"fits": []})
-    flags = {name: results.arm("arm") / name for name in ("tuned", "evaluated")}
-    for flag in flags.values():
-        flag.touch()
+    flags = flagged(results)
     forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
     assert {name for name, flag in flags.items() if not flag.exists()} == lost
 

@@ -112,6 +112,11 @@ def test_an_empty_space_says_that_nothing_is_to_be_searched():
     assert {arm["trials"] for arm in plan_of(tune={"trials": 50, "space": {}})["arms"]} == {0}
 
 
+def test_a_choice_per_split_is_made_on_every_split():
+    plan = plan_of(tune={"selection": "per_split", "space": {"training.lr": [0.1, 0.01]}})
+    assert {tuple(arm["tune_splits"]) for arm in plan["arms"]} == {tuple(range(10))}
+
+
 def test_a_larger_search_continues_the_smaller_one():
     small, large = plan_of(tune=BASE["tune"] | {"trials": 3}), plan_of()
     pairs = list(zip(small["arms"], large["arms"], strict=True))
@@ -206,6 +211,7 @@ def test_all_errors_at_once_with_their_path():
         ({"tune": {"selection": "per_split", "splits": 2}}, "tune.splits: must be left out"),
         ({"aggregators": {"mine": {"p": 1}}}, "aggregators.mine: unknown aggregator"),
         ({"aggregators": {"ssma": {"kapa": 1}}}, "aggregators.ssma.kapa: unknown setting"),
+        ({"aggregators": {"a b": {"class": "json.JSONDecoder"}}}, "aggregators.a b: a name has letters, digits, '_' and '-'"),
         ({"datasets": {"n": {"source": "synthetic", "task": "node_classification", "num_graphs": 3}}}, "must be left out: the task is one graph"),
         ({"datasets": {"n": {"source": "synthetic", "task": "multilabel"}}}, "datasets.n.num_graphs: this key is required"),
         ({"datasets": {"n": {"source": "tu", "fixed": {"aggregator": "sum"}}}}, "datasets.n.fixed.aggregator: name it in an ablation's"),
@@ -261,6 +267,7 @@ def test_all_errors_at_once_with_their_path():
         ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'ap', 'auroc' or 'mae', got 'loss'"),
         ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: expected a finite number, got nan"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "ablations": {"a": {"axes": {"mine": [1]}}}}, "ablations.a.axes.mine: unknown setting; "),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, "1", True]}}}, "tune.space.mine.p: 1 and true are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, True, False]}}}, "tune.space.mine.p: 0 and false are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": [date(2024, 1, 2)]}}}, "aggregators.mine.p: expected numbers, texts,"),
@@ -385,6 +392,16 @@ def test_types_guessed_by_a_command_line_are_converted_or_refused():
         StudyError, match="study: expected a text, in quotes where YAML reads it as something else, got 12"
     ):
         parse_study(BASE | {"study": 1_2})
+
+
+def test_a_range_of_a_users_own_option_is_whole_where_its_ends_are():
+    ranges = {"mine.p": {"low": 1, "high": 3}, "mine.q": {"low": 1, "high": 2.5}}
+    mine = {
+        "aggregators": {"mine": {"class": "json.JSONDecoder"}},
+        "ablations": {"a": {"axes": {"aggregator": ["mine"]}}},
+    }
+    arm = plan_of(**mine, tune={"space": ranges})["arms"][0]
+    assert [arm["space"][key]["kind"] for key in ranges] == ["int", "float"]
 
 
 def test_numbers_and_texts_have_labels_of_their_own():

@@ -1,6 +1,6 @@
 import pytest
 
-from ssma.track.names import flatten, param_values, safe_keys, safe_name
+from ssma.track.names import param_values, safe_keys, safe_name
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,6 @@ def test_names_that_collide_are_both_kept():
     safe = safe_keys({"a=b": 1, "a(b": 2})
     assert safe["a_b"] == 1
     assert sorted(safe.values()) == [1, 2]
-
-
-def test_flatten_uses_the_names_of_a_study():
-    settings = {"aggregator": {"kappa": 3}, "training": {"lr": 0.01}, "model": {"deep": {"er": [1, 2]}}}
-    assert flatten(settings, "ssma") == {"ssma.kappa": 3, "training.lr": 0.01, "model.deep.er": [1, 2]}
 
 
 def test_values_are_text_and_long_ones_are_cut_visibly():

@@ -43,6 +43,14 @@ def test_a_long_label_fits_in_the_name_of_a_run():
     assert arm_run(plan, arm).name == "x" * 250
 
 
+def test_an_option_that_is_a_table_is_one_parameter_and_none_where_it_is_searched():
+    plan = make_plan(["one"])
+    arm = plan["arms"][0] | {"aggregator": "mine", "space": {"mine.c": [{"y": 2}, {"y": 3}]}}
+    arm["settings"] = arm["settings"] | {"aggregator": {"a": {"x": 1}, "b": {}, "c": {"y": 2}}}
+    mine = {name: text for name, text in arm_run(plan, arm).params.items() if name.startswith("mine.")}
+    assert mine == {"mine.a": '{"x":1}', "mine.b": "{}"}
+
+
 def test_the_means_of_an_arm_are_those_of_the_report():
     """Split by split, and without fits that a report shows as diverged: a fit of two on a split weighs more there."""
     (arm,) = make_plan(["one"])["arms"]
