@@ -84,8 +84,10 @@ def load_source(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded
     """Reads a data set by the loader of its source.
 
     Raises:
-        StudyError: If the data cannot be had or are wrong.
+        StudyError: If there is no such source, or the data cannot be had or are wrong.
     """
+    if spec["source"] not in SOURCES:
+        raise StudyError(f"source: got {spec['source']!r}, allowed are {', '.join(SOURCES)}")
     module, function = SOURCES[spec["source"]].split(":")
     return getattr(import_module(module), function)(spec, work, mirror)
 

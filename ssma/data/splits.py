@@ -34,6 +34,8 @@ def make_splits(
     if scheme == "stratified" and not y.is_floating_point():
         parts = _stratified_folds(y.numpy(), folds, seed, label)
         return "stratified", [_split(parts, fold) for fold in range(folds)]
+    if scheme not in ("stratified", "shuffle"):
+        raise StudyError(f"splits.scheme: got {scheme!r}, allowed are stratified and shuffle")
     parts = _shuffled_folds(items, folds, seed)
     return "shuffle", [_split(parts, fold) for fold in range(folds)]
 

@@ -5,6 +5,7 @@ About a quarter of the variance of such a product over four neighbours is linear
 network learns something soon, and the rest needs the neighbours' features multiplied.
 """
 
+import inspect
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -29,10 +30,16 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """Makes the task ``spec["task"]`` with the other entries of ``spec`` as its options; needs neither folder.
 
     Raises:
-        StudyError: If the sizes are impossible.
+        StudyError: If the task is unknown, an option does not belong to it, or the sizes are impossible.
     """
+    if spec["task"] not in TASKS:
+        raise StudyError(f"synthetic task: got {spec['task']!r}, allowed are {', '.join(TASKS)}")
+    make = TASKS[spec["task"]]
     options = {key: value for key, value in spec.items() if key not in ("source", "task") and value is not None}
-    return TASKS[spec["task"]](**options)
+    allowed = inspect.signature(make).parameters
+    for key in options.keys() - allowed.keys():
+        raise StudyError(f"synthetic task {spec['task']}: it has no {key}; leave it out (it has {', '.join(allowed)})")
+    return make(**options)
 
 
 def product_classification(

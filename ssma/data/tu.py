@@ -96,6 +96,8 @@ def _set_features(data_list: list[Data], attributes: int, use_attributes: bool, 
             f"data set {name}: features is 'labels', but the set has no node labels; set features to "
             f"degree, constant, zeros or random{also}"
         )
+    elif features not in ("labels", *MADE):
+        raise StudyError(f"data set {name}: features is {features!r}, allowed are labels, {', '.join(MADE)}")
     if features in MADE:
         sizes = [data.x.size(0) for data in data_list]
         made, words = made_features(features, [data.edge_index for data in data_list], sizes)

@@ -30,7 +30,12 @@ def return_probabilities(graphs: Graphs, steps: int) -> Tensor:
 
     Shapes:
         - **output:** :math:`(num\_nodes, K)`, float32
+
+    Raises:
+        ValueError: If ``steps`` is below 1.
     """
+    if steps < 1:
+        raise ValueError(f"return_probabilities got steps={steps} but expected at least 1")
     out = torch.zeros(graphs.num_nodes, steps, dtype=torch.float64)
     for first, end in _blocks(graphs.node_ptr.diff().tolist()):
         ptr = graphs.node_ptr[first : end + 1] - graphs.node_ptr[first]

@@ -53,7 +53,7 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
         y: Classes ``[N]``, or targets ``[N, num_outputs]``.
 
     Raises:
-        ValueError: If it is undefined: no target is known, or no label has both classes.
+        ValueError: If the metric is unknown, or undefined: no target is known, or no label has both classes.
     """
     if metric == "accuracy":
         return (output.argmax(1) == y).double().mean().item()
@@ -62,9 +62,11 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
         if not known.any():
             raise ValueError("mae is undefined: no target is known in this split; use fewer folds")
         return (output - y)[known].double().abs().mean().item()
+    if metric not in ("ap", "auroc"):
+        raise ValueError(f"unknown metric {metric!r}; expected accuracy, mae, ap or auroc")
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    score_of = {"ap": average_precision_score, "auroc": roc_auc_score}[metric]
+    score_of = average_precision_score if metric == "ap" else roc_auc_score
     scores = []
     for column in range(y.size(1)):
         known = ~y[:, column].isnan()

@@ -22,7 +22,7 @@ def choose(
         per_split: Choose for each split by its own score, instead of once by the mean over the splits.
 
     Raises:
-        ValueError: If there is no trial.
+        ValueError: If there is no trial, or no such direction.
 
     Example:
         >>> choose({0: {0: 0.8, 1: 0.6}, 1: {0: 0.7, 1: 0.9}}, [0, 1], "maximize")
@@ -32,6 +32,8 @@ def choose(
     """
     if not scores:
         raise ValueError("there is no complete trial to choose from")
+    if direction not in SIGN:
+        raise ValueError(f"direction: got {direction!r}, allowed are {', '.join(SIGN)}")
     sign = SIGN[direction]
 
     def best(score) -> int:

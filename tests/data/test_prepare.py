@@ -122,6 +122,13 @@ def test_an_official_split_that_is_not_there_is_refused(tmp_path):
         prepare(tmp_path, entry("product_regression") | {"splits": {"scheme": "official"}}, None)
 
 
+def test_unknown_source(tmp_path):
+    with pytest.raises(
+        StudyError, match="got 'web', allowed are tu, zinc, lrgb, ogbg, ogbn, folder, file, pyg, synthetic"
+    ):
+        prepare(tmp_path, entry("multilabel", source="web"), None)
+
+
 def test_graphs_file_holds_plain_tensors(tmp_path):
     prepare(tmp_path, entry("multilabel"), None)
     stored = torch.load(tmp_path / "graphs.pt", weights_only=True)

@@ -124,6 +124,8 @@ def test_multilabel_has_missing_labels_and_both_classes():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
+        ({"task": "node_classification", "num_graphs": 5}, "node_classification: it has no num_graphs"),
+        ({"task": "nonsense"}, "got 'nonsense', allowed are product_classification"),
         ({"task": "product_classification", "num_features": 1}, "num_features is 1, it must be at least 2"),
         ({"task": "multilabel", "num_features": 3}, "num_features is 3, it must be at least 4"),
         ({"task": "product_regression", "num_nodes": 5}, "num_nodes is 5, it must be at least 8"),

@@ -228,6 +228,11 @@ def test_attributes_that_cannot_be_features_are_refused(tmp_path, attributes, me
         read(tmp_path, write_set(tmp_path / "mirror", node_attributes=attributes), node_attributes=True)
 
 
+def test_unknown_features_are_refused(tmp_path):
+    with pytest.raises(StudyError, match="features is 'colour', allowed are labels, degree, constant, zeros, random"):
+        read(tmp_path, write_set(tmp_path / "mirror"), features="colour")
+
+
 def test_without_network_and_mirror(tmp_path, monkeypatch):
     def unreachable(*args, **kwargs):
         raise OSError("network is unreachable")

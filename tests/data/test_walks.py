@@ -68,3 +68,9 @@ def test_blocks_hold_every_graph_once_and_stay_small(monkeypatch):
     assert reduce(lambda end, block: block[1] if block[0] == end else None, blocks, 0) == len(sizes)
     for first, end in blocks:
         assert end - first == 1 or sum(sizes[first:end]) * max(sizes[first:end]) <= 50
+
+
+def test_refuses_no_steps():
+    graphs, _ = Graphs.from_data_list(random_graphs([3]))
+    with pytest.raises(ValueError, match="got steps=0 but expected at least 1"):
+        return_probabilities(graphs, 0)

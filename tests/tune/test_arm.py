@@ -93,6 +93,8 @@ def test_equal_scores_choose_the_earliest():
     assert choose({3: {0: 0.5}, 1: {0: 0.5}, 2: {0: 0.4}}, [0], "maximize") == {0: 1}
     with pytest.raises(ValueError, match="no complete trial"):
         choose({}, [0], "maximize")
+    with pytest.raises(ValueError, match="direction: got 'maximise', allowed are maximize, minimize"):
+        choose({1: {0: 0.5}}, [0], "maximise")
 
 
 def test_evaluation_uses_fresh_seeds_that_arms_share(tmp_path):
