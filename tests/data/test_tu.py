@@ -24,17 +24,17 @@ FILES = {
 }
 
 
-def write_set(folder, leave_out=(), **changed):
-    raw = folder / "TUDataset" / "TINY" / "raw"
+def write_set(folder, leave_out=(), name="TINY", **changed):
+    raw = folder / "TUDataset" / name / "raw"
     raw.mkdir(parents=True)
-    for name, text in (FILES | changed).items():
-        if name not in leave_out:
-            (raw / f"TINY_{name}.txt").write_text(text)
+    for part, text in (FILES | changed).items():
+        if part not in leave_out:
+            (raw / f"{name}_{part}.txt").write_text(text)
     return folder
 
 
-def read(tmp_path, mirror, **options):
-    return tu.load({"source": "tu", "name": "TINY", **options}, tmp_path / "work", mirror)
+def read(tmp_path, mirror, name="TINY", **options):
+    return tu.load({"source": "tu", "name": name, **options}, tmp_path / "work", mirror)
 
 
 def test_values_by_hand(tmp_path):
@@ -194,7 +194,7 @@ def test_graph_attributes_are_real_targets(tmp_path):
             {},
             "TINY_graph_labels.txt: got 2 numbers in a line but expected 1",
         ),
-        (("graph_labels",), {}, {}, "TINY_graph_labels.txt: missing; it holds the class of each graph"),
+        (("graph_labels",), {}, {}, r"TINY_graph_labels.txt is not in .*/TINY/raw; .* come from https:.*/TINY.zip\)"),
         ((), {"node_labels": "3\n4\n3\n4\n3\n"}, {}, "TINY_node_labels.txt: got 5 lines but expected 6, .* the nodes"),
         ((), {"node_labels": FILES["node_labels"] + "3\n"}, {}, "TINY_node_labels.txt: got 7 lines but expected 6"),
         ((), {"node_attributes": "1\n2\n"}, {}, "TINY_node_attributes.txt: got 2 lines but expected 6"),
@@ -254,6 +254,18 @@ def test_graph_attributes_are_real_targets(tmp_path):
 def test_one_clear_error(tmp_path, leave_out, changed, options, message):
     with pytest.raises(StudyError, match=message):
         read(tmp_path, write_set(tmp_path / "mirror", leave_out, **changed), **options)
+
+
+@pytest.mark.parametrize(("name", "part"), [("MUTAG", "edge_labels"), ("ENZYMES", "node_attributes")])
+def test_a_file_of_a_known_set_is_missed(tmp_path, name, part):
+    """Without the labels of MUTAG's edges its layers had no edge features, and nothing was said."""
+    mirror = write_set(tmp_path / "mirror", ("edge_attributes",), name=name)
+    assert read(tmp_path, mirror, name=name).graphs.num_graphs == 3
+    (mirror / f"TUDataset/{name}/raw/{name}_{part}.txt").unlink()
+    start = time.monotonic()
+    with pytest.raises(StudyError, match=f"{name}_{part}.txt is not in {mirror}/TUDataset/{name}/raw;.*/{name}.zip"):
+        read(tmp_path, mirror, name=name)
+    assert time.monotonic() - start < 1
 
 
 def test_without_network_and_mirror(tmp_path, monkeypatch):
