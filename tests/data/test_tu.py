@@ -120,10 +120,18 @@ def test_made_features_and_no_stale_cache(tmp_path):
         made = read(tmp_path, mirror, features=features)
         assert made.graphs.x.tolist() == [[value]] * 6
         assert made.features == f"constant {value}"
-    random = read(tmp_path, mirror, features="random").graphs.x
-    assert random.shape == (6, 32)
-    assert torch.equal(random, random[:1].expand(6, -1))
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        random = read(tmp_path, mirror, features="random").graphs.x
+        vector = torch.randn(32, generator=torch.Generator().manual_seed(0))
+        assert torch.equal(random, vector.expand(6, -1))
     assert "degree" in degree.features
+
+
+def test_a_degree_counts_the_edges_that_lead_to_a_node(tmp_path):
+    mirror = write_set(tmp_path / "mirror", ("edge_labels", "edge_attributes"), A="1, 2\n3, 2\n4, 5\n")
+    degree = read(tmp_path, mirror, features="degree").graphs.x
+    assert degree.argmax(dim=1).tolist() == [0, 2, 0, 0, 1, 0]
 
 
 def test_changed_raw_files_are_read_again(tmp_path):
