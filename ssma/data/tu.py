@@ -1,5 +1,7 @@
 """Graph classification and regression sets of the TU Dortmund collection (Morris et al. 2020)."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,16 @@ from ssma.data.tu_files import read_text_set
 from ssma.errors import StudyError
 from ssma.study.ids import file_fingerprint
 
+NEEDED = ("A", "graph_indicator")
+FEATURES = {
+    "MUTAG": ("node_labels", "edge_labels"),
+    "PTC_MR": ("node_labels", "edge_labels"),
+    "NCI1": ("node_labels",),
+    "ENZYMES": ("node_labels", "node_attributes"),
+    "PROTEINS": ("node_labels", "node_attributes"),
+}
+"""Set of the paper -> its files of features. Of another set, what is not there is not known to be missing."""
+
 
 def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """Reads a TU set from ``<mirror>/TUDataset/<NAME>/raw``, or downloads it when there is no mirror.
@@ -26,9 +38,15 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     from torch_geometric.datasets.tu_dataset import TUDataset
 
     name = spec["name"]
-    needed = tuple(f"raw/{name}_{part}.txt" for part in ("A", "graph_indicator"))
-    downloads = {f"{TUDataset.url}/{name}.zip": _text_file}
-    provide(Origin(name, f"TUDataset/{name}", needed, downloads), work / name, mirror)
+    origin = Origin(name, f"TUDataset/{name}", (), {f"{TUDataset.url}/{name}.zip": _text_file})
+
+    def need(parts: Sequence[str]) -> None:
+        files = tuple(f"raw/{name}_{part}.txt" for part in parts)
+        provide(replace(origin, files=files), work / name, mirror)
+
+    need((*NEEDED, *FEATURES.get(name, ())))
+    if not (work / name / "raw" / f"{name}_graph_attributes.txt").is_file():
+        need((*NEEDED, "graph_labels"))
     return read_set(name, work, spec)
 
 

@@ -65,6 +65,21 @@ def test_a_transformer_layer_shows_queries_of_targets_and_keys_of_sources():
     torch.testing.assert_close(features.content.flatten(1), layer.lin_value(X))
 
 
+class Several(MessagePassing):
+    """A layer whose messages take several things of a target and of a source."""
+
+    def forward(self, first, second, third, edge_index):
+        return self.propagate(edge_index, a=first, b=second, c=third)
+
+    def message(self, b_i, c_j, a_i, b_j, c_i):
+        return b_i * c_j + a_i * b_j + c_i
+
+
+def test_the_first_of_several_features_is_scored_and_the_last_of_sources_makes_slots():
+    features = shown(use_aggregation(Several(), SSMAAggregation(8)), X, 2 * X, 3 * X, EDGES)
+    assert features.target.equal(2 * X) and features.source.equal(3 * X) and features.content.equal(2 * X)
+
+
 def test_names_of_features_do_not_matter():
     torch.manual_seed(0)
     layer = use_aggregation(LEConv(8, 8), SSMAAggregation(8))

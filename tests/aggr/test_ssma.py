@@ -21,7 +21,7 @@ from torch_geometric.nn import (
 from torch_geometric.nn.aggr import MultiAggregation
 
 from ssma.aggr import SSMAAggregation, use_aggregation
-from ssma.aggr.selection import random_slots
+from ssma.aggr.selection import random_draw, random_slots
 
 
 def constant_map(x, m1, m2):
@@ -164,6 +164,16 @@ def test_rank_of_the_compressor(rate, measure, rank):
     assert SSMAAggregation(64, 2, compression=rate, compression_of=measure).rank == rank
 
 
+@pytest.mark.parametrize("rate", [0.125, 0.25, 0.5, 0.75])
+@pytest.mark.parametrize(("d", "kappa"), [(1, 1), (9, 1), (8, 2), (3, 3), (16, 4), (127, 2)])
+def test_the_compressor_has_the_share_that_was_asked_for_and_not_a_rank_more(d, kappa, rate):
+    m = (kappa + 1) * (kappa * (d - 1) + 1)
+    for measure, size, of in (("parameters", m + d, m * d), ("rank", 1, m)):
+        aggr = SSMAAggregation(d, kappa, "random", rate, compression_of=measure)
+        assert (aggr.rank - 1) * size < rate * of <= aggr.rank * size
+        assert sum(p.numel() for p in aggr.parameters()) == aggr.rank * (m + d) + d
+
+
 @pytest.mark.parametrize("selection", ["attention", "random"])
 def test_order_of_messages_does_not_matter(selection):
     torch.manual_seed(0)
@@ -277,6 +287,18 @@ def test_random_selection_draws_without_replacement_and_without_bias():
     assert not torch.equal(aggr(messages, index), aggr(messages, index))
     aggr.eval()
     assert torch.equal(aggr(messages, index), aggr(messages, index))
+
+
+def test_a_draw_takes_all_sets_of_messages_alike_whatever_other_nodes_draw():
+    torch.manual_seed(0)
+    nodes, degree, kappa = 20_000, 5, 2
+    chosen, filled = random_draw(torch.arange(degree * nodes) % nodes, nodes, kappa, True)
+    assert (filled == kappa).all() and (chosen % nodes == torch.arange(nodes)).all()
+    sets = (2 ** (chosen // nodes)).sum(0)
+    for drawn, kinds in ((sets, 10), (sets[:-1] * 32 + sets[1:], 100)):
+        counts = drawn.unique(return_counts=True)[1]
+        assert len(counts) == kinds
+        assert ((counts - nodes / kinds).abs() < 5 * (nodes / kinds) ** 0.5).all()
 
 
 def mlp(channels):

@@ -73,6 +73,8 @@ def test_positional_encodings_follow_their_nodes(monkeypatch):
         (batch,) = Batches(graphs, items, 8, "graph", walk_steps=4).epoch()
         assert torch.equal(batch.pe, torch.cat([encoding[ptr[i] : ptr[i + 1]] for i in items]))
     assert len(calls) == 1  # computed once for all parts and fits
+    (plain,), (short,) = (Batches(graphs, [5], 8, "graph", walk_steps=steps).epoch() for steps in (0, 2))
+    assert plain.pe is None and torch.equal(short.pe, batch.pe[:, :2])  # as for arms that differ in their walks
 
 
 def test_an_epoch_of_large_data_is_gathered_in_small_parts(monkeypatch):

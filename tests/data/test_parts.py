@@ -111,6 +111,8 @@ def test_random_walks_stay_in_their_part():
         torch.testing.assert_close(batch.pe, return_probabilities(alone, 4))
         rows = [numbers(whole).index(node) for node in nodes]
         assert whole.pe[rows].equal(batch.pe)
+    (plain,), (short,) = (WholeBatch(graphs, ITEMS, walk_steps=steps).epoch() for steps in (0, 2))
+    assert plain.pe is None and short.pe.equal(whole.pe[:, :2])
 
 
 @pytest.mark.parametrize(

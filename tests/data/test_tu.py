@@ -24,18 +24,18 @@ FILES = {
 }
 
 
-def write_set(folder, **changed):
+def write_set(folder, name="TINY", **changed):
     """Writes the files with these texts in place of theirs; one of None is left out."""
-    raw = folder / "TUDataset" / "TINY" / "raw"
+    raw = folder / "TUDataset" / name / "raw"
     raw.mkdir(parents=True)
-    for name, text in (FILES | changed).items():
+    for part, text in (FILES | changed).items():
         if text is not None:
-            (raw / f"TINY_{name}.txt").write_text(text)
+            (raw / f"{name}_{part}.txt").write_text(text)
     return folder
 
 
-def read(tmp_path, mirror, **options):
-    return tu.load({"source": "tu", "name": "TINY", **options}, tmp_path / "work", mirror)
+def read(tmp_path, mirror, name="TINY", **options):
+    return tu.load({"source": "tu", "name": name, **options}, tmp_path / "work", mirror)
 
 
 def test_values_by_hand(tmp_path):
@@ -122,10 +122,18 @@ def test_made_features_and_no_stale_cache(tmp_path):
         made = read(tmp_path, mirror, features=features)
         assert made.graphs.x.tolist() == [[value]] * 6
         assert made.features == f"constant {value}"
-    random = read(tmp_path, mirror, features="random").graphs.x
-    assert random.shape == (6, 32)
-    assert torch.equal(random, random[:1].expand(6, -1))
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        random = read(tmp_path, mirror, features="random").graphs.x
+        vector = torch.randn(32, generator=torch.Generator().manual_seed(0))
+        assert torch.equal(random, vector.expand(6, -1))
     assert "degree" in degree.features
+
+
+def test_a_degree_counts_the_edges_that_lead_to_a_node(tmp_path):
+    mirror = write_set(tmp_path / "mirror", edge_labels=None, edge_attributes=None, A="1, 2\n3, 2\n4, 5\n")
+    degree = read(tmp_path, mirror, features="degree").graphs.x
+    assert degree.argmax(dim=1).tolist() == [0, 2, 0, 0, 1, 0]
 
 
 def test_changed_raw_files_are_read_again(tmp_path):
@@ -184,7 +192,7 @@ def test_graph_attributes_are_real_targets(tmp_path):
         ({"graph_labels": "5\n1\n1e300\n"}, r"TINY_graph_labels.txt: line 3 is \[1e\+300\], not whole"),
         ({"graph_labels": f"5\n{2**53 + 1}\n{2**53}\n"}, r"TINY_graph_labels.txt: line 2 is .*, not whole"),
         ({"graph_labels": "1, 0\n0, 1\n1, 1\n"}, "TINY_graph_labels.txt: got 2 numbers in a line but expected 1"),
-        ({"graph_labels": None}, "TINY_graph_labels.txt: missing; it holds the class of each graph"),
+        ({"graph_labels": None}, r"TINY_graph_labels.txt is not in .*/TINY/raw; .* come from https:.*/TINY.zip\)"),
         ({"node_labels": "3\n4\n3\n4\n3\n"}, "TINY_node_labels.txt: got 5 lines but expected 6, .* the nodes"),
         ({"node_labels": FILES["node_labels"] + "3\n"}, "TINY_node_labels.txt: got 7 lines but expected 6"),
         ({"node_attributes": "1\n2\n"}, "TINY_node_attributes.txt: got 2 lines but expected 6"),
@@ -226,6 +234,18 @@ def test_one_clear_error(tmp_path, changed, message):
 def test_attributes_that_cannot_be_features_are_refused(tmp_path, attributes, message):
     with pytest.raises(StudyError, match=message):
         read(tmp_path, write_set(tmp_path / "mirror", node_attributes=attributes), node_attributes=True)
+
+
+@pytest.mark.parametrize(("name", "part"), [("MUTAG", "edge_labels"), ("ENZYMES", "node_attributes")])
+def test_a_file_of_a_known_set_is_missed(tmp_path, name, part):
+    """Without the labels of MUTAG's edges its layers had no edge features, and nothing was said."""
+    mirror = write_set(tmp_path / "mirror", name, edge_attributes=None)
+    assert read(tmp_path, mirror, name=name).graphs.num_graphs == 3
+    (mirror / f"TUDataset/{name}/raw/{name}_{part}.txt").unlink()
+    start = time.monotonic()
+    with pytest.raises(StudyError, match=f"{name}_{part}.txt is not in {mirror}/TUDataset/{name}/raw;.*/{name}.zip"):
+        read(tmp_path, mirror, name=name)
+    assert time.monotonic() - start < 1
 
 
 def test_unknown_features_are_refused(tmp_path):

@@ -284,6 +284,18 @@ def test_best_epoch_is_the_best_validation_metric_and_of_equals_the_later(
     assert training.best["epoch"] == best
 
 
+def test_what_is_minimised_is_the_mean_over_the_labels_that_are_known(prepared, monkeypatch):
+    monkeypatch.setattr("ssma.fit.training.adamw", lambda network, **_: torch.optim.SGD(network.parameters(), lr=1.0))
+    training, scores = scripted_training(prepared, [0.5])
+    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    labels = torch.tensor([[1.0, math.nan], [math.nan, 1.0], [1.0, 0.0]])
+    training.train = SimpleNamespace(epoch=lambda order: [SimpleNamespace(num_graphs=3, y=labels)])
+    training.task = Task("bce", "m", "maximize")
+    training.run(lambda t: None)
+    assert training.network.weight.tolist() == [(0.5 + 0.5) / 4, (0.5 - 0.5) / 4]  # of four labels, not of three graphs
+    assert training.history["train_loss"] == pytest.approx([math.log(2)])
+
+
 def test_the_rate_is_halved_on_a_plateau_and_training_ends_below_its_floor(prepared, monkeypatch):
     training = scripted_training(monkeypatch, prepared, [0.5] * 40, losses=[1.0] * 40)
     training.run(lambda t: None)

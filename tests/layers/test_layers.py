@@ -16,7 +16,7 @@ from torch_geometric.nn import (
     ResGatedGraphConv,
 )
 
-from ssma.aggr import SSMAAggregation, SumAggregation, make_aggregation
+from ssma.aggr import AGGREGATORS, SSMAAggregation, SumAggregation, make_aggregation
 from ssma.layers.convs import LAYERS, Parts
 from ssma.study import settings
 
@@ -75,6 +75,28 @@ def test_the_requested_aggregator_is_the_live_one(layer):
     other = network(layer, "max", EDGE_CARD)
     other.load_state_dict(item.state_dict())
     torch.testing.assert_close(other(batch), after)
+
+
+@pytest.mark.parametrize("aggregator", AGGREGATORS)
+@pytest.mark.parametrize("layer", EVERY_LAYER)
+def test_a_node_gets_the_aggregate_of_its_messages_alone_or_the_stated_constant(layer, aggregator):
+    """In any order of the edges, with isolated nodes in front, between and behind, and without any edge."""
+    options = {"selection": "random", "kappa": 5} if aggregator == "ssma" else {}
+    conv, seen = layer_of(layer, aggregator, options=options, pna_mix="replace").double(), {}
+    inner, width = conv.conv if layer == "gps" else conv, 2 if layer in ("gat", "gatv2") else WIDTH
+    inner.register_message_forward_hook(lambda *call: seen.update(messages=call[-1]))
+    inner.register_aggregate_forward_hook(lambda *call: seen.update(rows=call[-1][..., :width]))
+    aggr = inner.aggr_module.aggrs[0] if layer == "pna" else inner.aggr_module  # its first scaler is 1
+    (kind,) = (kind for kind in AGGREGATORS.values() if kind.make is type(aggr))
+    edges, x = torch.tensor([[5, 1, 4, 2, 1, 5, 1], [1, 4, 5, 1, 2, 1, 5]]), torch.randn(7, WIDTH, dtype=torch.float64)
+    for edge_index in (edges, edges[:, :0]):
+        conv(x, edge_index, *([torch.zeros(7, dtype=torch.int64)] if layer == "gps" else []))
+        for node, row in enumerate(seen["rows"].flatten(1)):
+            mine = seen["messages"][edge_index[1] == node]
+            alone = aggr(mine, torch.zeros(len(mine), dtype=torch.int64), dim_size=1, dim=0)
+            torch.testing.assert_close(row, alone.flatten())
+            if not len(mine) and isinstance(kind.empty, float):
+                assert (row == kind.empty).all()
 
 
 PLAIN = {
@@ -171,6 +193,18 @@ def test_a_self_loop_is_a_neighbour_more(name):
     looped = with_(batch, edge_index=torch.cat([batch.edge_index, loops], dim=1))
     ours, plain = layer_of(name, "max", self_loops=True), layer_of(name, "max", self_loops=False)
     torch.testing.assert_close(run(name, ours, x, batch), run(name, plain, x, looped))
+
+
+@pytest.mark.parametrize("name", ["gat", "gatv2"])
+def test_a_self_loop_has_the_mean_of_its_node_s_edge_features(name):
+    batch, loops = graph(), torch.arange(10).repeat(2, 1)
+    x, edges = states(batch)
+    looped = with_(batch, edge_index=torch.cat([batch.edge_index, loops], dim=1))
+    ours, plain = layer_of(name, "max", WIDTH, self_loops=True), layer_of(name, "max", WIDTH, self_loops=False)
+    of_loops = loop(batch, lambda k, j, i: edges[k])
+    torch.testing.assert_close(
+        run(name, ours, x, batch, edges), run(name, plain, x, looped, torch.cat([edges, of_loops]))
+    )
 
 
 @pytest.mark.parametrize("aggregator", ["sum", "ssma"])

@@ -54,6 +54,7 @@ def test_edges_that_change_in_place_or_meet_other_nodes_are_sorted_again():
     assert adjacency.sum() == EDGES
     assert torch.equal(neighbour_sum(x, edge_index, TARGETS + 2)[:TARGETS], adjacency)
     assert torch.equal(neighbour_sum(torch.eye(NODES + 1), edge_index, TARGETS)[:, :NODES], adjacency)
+    assert torch.equal(neighbour_sum(x, edge_index, TARGETS), adjacency)  # what it is known by is what is asked next
     edge_index.copy_(edges(seed=1))
     changed = neighbour_sum(x, edge_index, TARGETS)
     assert torch.equal(changed, neighbour_sum(x, edges(seed=1), TARGETS))

@@ -5,6 +5,7 @@ from torch.nn import LazyLinear, Parameter
 
 from ssma.aggr import SumAggregation
 from ssma.errors import StudyError
+from ssma.layers.blocks import Block
 from ssma.layers.network import FeatureEncoder, Network, describe
 from ssma.layers.width import count_parameters, hidden_channels, largest_width
 from ssma.study.config import parse_study
@@ -109,6 +110,45 @@ def test_every_model_setting_changes_the_layers_that_it_is_for_and_no_other(laye
     assert changed == (layer in ONLY_FOR_LAYERS.get(key, EVERY_LAYER))
 
 
+class Doubled(torch.nn.Module):
+    """In place of a layer."""
+
+    def forward(self, x, edge_index):
+        return 2 * x
+
+
+@pytest.mark.parametrize("batch_norm", [True, False])
+@pytest.mark.parametrize("residual", [True, False])
+def test_a_block_by_hand(residual, batch_norm):
+    """Layer, batch norm, ReLU, residual, dropout, as in the paper's code."""
+    torch.manual_seed(0)
+    block = Block(Doubled(), 8, MODEL | {"residual": residual, "batch_norm": batch_norm, "dropout": 0.5})
+    x = torch.randn(30, 8, generator=torch.Generator().manual_seed(0))
+    out = block(x, None, None, None)
+    normed = (2 * x - 2 * x.mean(0)) / (4 * x.var(0, correction=0) + 1e-5).sqrt() if batch_norm else 2 * x
+    expected = normed.clamp(min=0) + (x if residual else 0)
+    kept = out != 0
+    torch.testing.assert_close(out[kept], 2 * expected[kept])
+    assert 0.3 < kept[expected != 0].float().mean() < 0.7
+
+
+@pytest.mark.parametrize(
+    ("readout", "pool"), [("sum", lambda x: x.sum(0)), ("mean", lambda x: x.mean(0)), ("max", lambda x: x.amax(0))]
+)
+def test_the_readout_and_the_head_by_hand(readout, pool):
+    item, batch, seen = network("gcn", readout=readout), graph(), []
+    for linear in (item.head[0], item.head[2]):
+        torch.nn.init.zeros_(linear.bias)  # some units are negative
+    item.blocks[-1].register_forward_hook(lambda *call: seen.append(call[-1]))
+    out = item(batch)
+    first, second, last = (linear for linear in item.head if isinstance(linear, torch.nn.Linear))
+    assert [linear.out_features for linear in (first, second, last)] == [4, 2, 3]
+    for number in range(3):
+        state = pool(seen[0][batch.batch == number])
+        state = (second.weight @ (first.weight @ state + first.bias).clamp(min=0) + second.bias).clamp(min=0)
+        torch.testing.assert_close(out[number], last.weight @ state + last.bias)
+
+
 def test_categorical_features_are_embedded_not_cast():
     encoder = FeatureEncoder({"kind": "categorical", "cardinalities": [3, 2]}, 4)
     codes = torch.tensor([[2, 1], [0, 0]])
@@ -152,6 +192,13 @@ def test_the_encoder_of_edges_exists_only_where_it_is_used():
     ):  # fmt: skip
         assert absent.edge_encoder is None
     assert MODEL["edge_features"]
+
+
+def test_a_number_that_is_not_trained_does_not_count():
+    learned, fixed = (
+        count_parameters(Network(CARD, "gcn", "softmax", settings({"learn": learn}), 8)) for learn in (True, False)
+    )
+    assert learned == fixed + 2  # one in each layer
 
 
 class Curious(SumAggregation):
