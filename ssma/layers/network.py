@@ -1,5 +1,7 @@
 """The network around an aggregation: encoder, message-passing blocks, readout, head."""
 
+import inspect
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -9,6 +11,7 @@ from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr import SSMAAggregation, make_aggregation
 from ssma.layers.convs import LAYERS, Parts
+from ssma.study.classes import as_declared
 from ssma.study.settings import WIDTH_MULTIPLE_OF
 
 READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
@@ -83,9 +86,13 @@ class Network(nn.Module):
         has_edges = kind.takes_edge_features and model["edge_features"] and card["edge_attr"] is not None
         steps = walk_steps(model)
         _check_width(width, layer, model)
+        options = settings["aggregator"]
+        if path is not None:
+            module, _, name = path.rpartition(".")
+            options = as_declared(options, inspect.signature(getattr(import_module(module), name)).parameters)
 
         def aggregation(channels: int, heads: int) -> nn.Module:
-            return make_aggregation(aggregator, channels, heads, path, degrees, **settings["aggregator"])
+            return make_aggregation(aggregator, channels, heads, path, degrees, **options)
 
         parts = Parts(width, width if has_edges else None, model, aggregator, aggregation, degrees)
         self.encoder = FeatureEncoder(card["x"], width - steps)
