@@ -152,6 +152,19 @@ def test_a_frame_older_than_the_records_is_collected_again(study, tmp_path):
     assert rows == [{"test"}, set(frame["selection"])]
 
 
+@pytest.mark.usefixtures("no_images")
+def test_a_record_that_was_deleted_is_missing_in_a_report_that_is_made_by_hand(study, tmp_path):
+    frame = collect(study)
+    write_frame(frame, study.frame)
+    deleted = frame.query("arm == 'ZINC-gcn-sum' and stage == 'evaluate'")["fit"].iloc[0]
+    study.fit(deleted).unlink()
+    build(study, tmp_path / "out")
+    shown = read_frame(tmp_path / "out/records.parquet").query("fit == @deleted")
+    assert set(shown["status"]) == {"missing"} and shown["test"].isna().all()
+    assert "(2/3)" in (tmp_path / "out/tables/main.md").read_text()
+    assert set(frame.query("fit == @deleted")["status"]) == {"ok"}
+
+
 def test_axes_show_neither_diverged_nor_infinite_values(study):
     from matplotlib import pyplot
 
