@@ -454,6 +454,25 @@ def test_what_draws_with_other_generators_than_torch_s_draws_the_same_each_time(
     assert seeded["history"]["train_loss"] != one["history"]["train_loss"]
 
 
+class Naming(SumAggregation):
+    """A user's class with a layer and a tensor of the names of methods that a fit asks for."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__()
+        self.summary = nn.Linear(in_channels, in_channels)
+
+    def forward(self, x, *args, **kwargs):
+        self.auxiliary_loss = x.detach().square().mean()
+        return self.summary(super().forward(x, *args, **kwargs))
+
+
+def test_attributes_of_the_names_of_methods_are_no_methods(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Naming", "class_code": "c"}
+    record = run_fit(Results(tmp_path), prepared, spec, CPU)
+    assert (record["status"], record["reason"], record["modules"]) == ("ok", None, {})
+    assert record["history"]["auxiliary_loss"] == [0.0] * 3
+
+
 class Leaving(Indexing):
     """A user's class that ends the process."""
 
