@@ -308,12 +308,13 @@ def _pairwise(reader: _Reader) -> list[str]:
                 if reader.whole(arm) and reader.whole(reference):
                     references[arm] = reference
                     groups.setdefault(value_text(point[key]), {}).setdefault(layer, []).append(arm)
-        found = reader.family(references)
+        found, name = reader.family(references), setting(key)
+        name = name if "." in name else name[0].upper() + name[1:]  # an option of one's own class stays as it is
         for value, by_layer in groups.items():
             told = [(layer, _tally([found[arm] for arm in arms])) for layer, arms in by_layer.items()]
             parts = [f"{layer}: {text}" if len(told) > 1 else text for layer, text in told]
             sentences.append(
-                f"{setting(key).capitalize()}, {value} against {value_text(values[0])}, pairs that differ in nothing "
+                f"{name}, {value} against {value_text(values[0])}, pairs that differ in nothing "
                 f"else (Holm over {tests_of(found.values())}): {', '.join(parts)}."
             )
     return sentences
