@@ -25,7 +25,7 @@ from ssma.data.loaded import Loaded
 from ssma.data.raw import allow_graphs, link, listed_by_name, unattended, whole
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
-from ssma.study.classes import as_declared
+from ssma.study.classes import as_declared, parameters_of
 from ssma.study.ids import data_fingerprint, file_fingerprint
 
 READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
@@ -160,15 +160,8 @@ def _parameters(kind: Any) -> dict[str, inspect.Parameter]:
     """Returns the parameters of a class; where it processes data, those too of the classes that it hands any other
     keyword on to (one that processes nothing, such as PyG's ``FakeDataset``, has other uses for them).
     """
-    found = dict(inspect.signature(kind).parameters)
     processes = inspect.isclass(kind) and issubclass(kind, Dataset) and overrides_method(kind, "process")
-    for base in kind.__mro__ if processes else ():
-        if "__init__" in vars(base):
-            own = inspect.signature(base.__init__).parameters
-            found = own | found
-            if all(parameter.kind != inspect.Parameter.VAR_KEYWORD for parameter in own.values()):
-                break
-    return found
+    return parameters_of(kind) if processes else dict(inspect.signature(kind).parameters)
 
 
 def _check_processed(dataset: Any, folder: Path) -> None:

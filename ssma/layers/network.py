@@ -1,6 +1,5 @@
 """The network around an aggregation: encoder, message-passing blocks, readout, head."""
 
-import inspect
 from importlib import import_module
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr import SSMAAggregation, make_aggregation
 from ssma.layers.convs import LAYERS, Parts
-from ssma.study.classes import as_declared
+from ssma.study.classes import as_declared, parameters_of
 from ssma.study.settings import WIDTH_MULTIPLE_OF
 
 READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
@@ -89,7 +88,7 @@ class Network(nn.Module):
         options = settings["aggregator"]
         if path is not None:
             module, _, name = path.rpartition(".")
-            options = as_declared(options, inspect.signature(getattr(import_module(module), name)).parameters)
+            options = as_declared(options, parameters_of(getattr(import_module(module), name)))
 
         def aggregation(channels: int, heads: int) -> nn.Module:
             return make_aggregation(aggregator, channels, heads, path, degrees, **options)

@@ -89,6 +89,18 @@ def _keywords(kind: ast.ClassDef, method: str, after: int) -> dict[str, bool] | 
     }
 
 
+def parameters_of(kind: Callable) -> dict[str, inspect.Parameter]:
+    """Returns the parameters of a class, and those of the classes that it hands any other keyword on to."""
+    found = dict(inspect.signature(kind).parameters)
+    for base in getattr(kind, "__mro__", ()):  # a function may stand for a class
+        if "__init__" in vars(base):
+            own = inspect.signature(base.__init__).parameters
+            found = own | found
+            if all(parameter.kind != inspect.Parameter.VAR_KEYWORD for parameter in own.values()):
+                break
+    return found
+
+
 def as_declared(given: dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
     """Returns arguments for a class with real numbers where their defaults or annotations are real, also in lists and
     tables: in a plan 1.0 is 1, of which torch makes tensors of whole numbers."""

@@ -507,8 +507,14 @@ class Weighing(SumAggregation):
         return {"kinds": [type(value).__name__ for value in self.given]}
 
 
-def test_real_options_of_a_users_class_are_real_numbers_though_they_are_whole(study, prepared, tmp_path):
-    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Weighing", "class_code": "c"}
+class HandingOn(Weighing):
+    def __init__(self, in_channels, heads, **options):
+        super().__init__(in_channels, heads, **options)
+
+
+@pytest.mark.parametrize("kind", [Weighing, HandingOn])
+def test_real_options_of_a_users_class_are_real_numbers_though_they_are_whole(study, prepared, tmp_path, kind):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.{kind.__name__}", "class_code": "c"}
     given = {"gain": 1, "shares": [1, 2], "most": 3, "rounds": 4}
     record = run_fit(Results(tmp_path), prepared, spec | {"settings": spec["settings"] | {"aggregator": given}}, CPU)
     assert (record["status"], record["reason"]) == ("ok", None)
