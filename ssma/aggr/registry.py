@@ -102,7 +102,7 @@ def make_aggregation(
     """
     given = {"in_channels": in_channels, "heads": heads, "degrees": degrees}
     if path is not None:
-        kind = _imported(path)
+        kind = imported(path)
         takes = (*BY_WIDTH, "degrees") if "degrees" in inspect.signature(kind).parameters else BY_WIDTH
         aggr = kind(**{key: given[key] for key in takes}, **options)
         if not isinstance(aggr, Aggregation):
@@ -117,15 +117,17 @@ def make_aggregation(
     return kind.make(**{key: given[key] for key in kind.takes}, **options)
 
 
-def _imported(path: str) -> Callable[..., Aggregation]:
+def imported(path: str) -> Callable[..., Aggregation]:
     """Returns a user's class; torch's defaults, which its module may change, stay those of the network around it."""
     module, _, attribute = path.rpartition(".")
-    dtype, with_gradients = torch.get_default_dtype(), torch.is_grad_enabled()
+    dtype, device, with_gradients = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
     try:
         return getattr(importlib.import_module(module), attribute)
     finally:
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(with_gradients)
+        if torch.get_default_device() != device:
+            torch.set_default_device(None if device.type == "cpu" else device)
 
 
 def _check_known(aggr: Aggregation) -> None:

@@ -25,6 +25,7 @@ from ssma.data.loaded import Loaded
 from ssma.data.raw import allow_graphs, link, listed_by_name, unattended, whole
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
+from ssma.study.classes import as_declared, parameters_of
 from ssma.study.ids import data_fingerprint, file_fingerprint
 
 READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
@@ -83,9 +84,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
 
     ``spec``: ``class``, the dotted path; ``arguments`` of the call; and what ``check_graphs`` takes. The class gets a
     folder of the results for its ``root``. A ``root`` among the arguments is read and never written: its files are
-    linked there, but for those that the class has processed before, perhaps by other code or arguments. What it
-    downloads into its folder is kept for the next call, unless this one fails. Random numbers of Python, numpy and
-    torch are seeded, folders are listed by name, and a network that does not answer ends the call.
+    linked there, but for those that the class has processed before. What it downloads into its folder is kept, unless
+    the call fails. Random numbers are seeded, folders listed by name, and a network that does not answer ends the call.
 
     Raises:
         StudyError: If the class cannot be imported or called, or with what is wrong in its graphs.
@@ -103,7 +103,7 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
                 _link_unprocessed(arguments.get("root"), folder)
                 arguments["root"] = str(folder)
             seed_everything(0)  # whatever the imports have drawn
-            dataset = kind(**arguments)
+            dataset = kind(**as_declared(arguments, parameters))
             _check_processed(dataset, folder)
             map_style = not hasattr(dataset, "__iter__")  # Python would go on beyond its length
             data_list = [dataset[number] for number in range(len(dataset))] if map_style else list(dataset)
@@ -160,15 +160,8 @@ def _parameters(kind: Any) -> dict[str, inspect.Parameter]:
     """Returns the parameters of a class; where it processes data, those too of the classes that it hands any other
     keyword on to (one that processes nothing, such as PyG's ``FakeDataset``, has other uses for them).
     """
-    found = dict(inspect.signature(kind).parameters)
     processes = inspect.isclass(kind) and issubclass(kind, Dataset) and overrides_method(kind, "process")
-    for base in kind.__mro__ if processes else ():
-        if "__init__" in vars(base):
-            own = inspect.signature(base.__init__).parameters
-            found = own | found
-            if all(parameter.kind != inspect.Parameter.VAR_KEYWORD for parameter in own.values()):
-                break
-    return found
+    return parameters_of(kind) if processes else dict(inspect.signature(kind).parameters)
 
 
 def _check_processed(dataset: Any, folder: Path) -> None:

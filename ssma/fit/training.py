@@ -55,7 +55,9 @@ class Training:
     ) -> None:  # fmt: skip
         self.network, self.train, self.validation, self.task = network, train, validation, task
         self.settings, self.seed = settings, seed
-        self.with_auxiliary_loss = [module for module in network.modules() if hasattr(module, "auxiliary_loss")]
+        self.with_auxiliary_loss = [
+            module for module in network.modules() if callable(getattr(type(module), "auxiliary_loss", None))
+        ]
         self.optimizer = adamw(network, lr=settings["lr"], weight_decay=settings["weight_decay"])
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimizer, factor=settings["plateau_factor"], patience=settings["plateau_patience"], eps=0.0

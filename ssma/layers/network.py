@@ -8,7 +8,9 @@ from torch_geometric.nn import GPSConv, MessagePassing, global_add_pool, global_
 from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr import SSMAAggregation, make_aggregation
+from ssma.aggr.registry import imported
 from ssma.layers.convs import LAYERS, Parts
+from ssma.study.classes import as_declared, parameters_of
 from ssma.study.settings import ONLY_FOR_LAYERS, WIDTH_MULTIPLE_OF
 
 READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
@@ -84,9 +86,12 @@ class Network(nn.Module):
         has_edges = takes_edges and card["edge_attr"] is not None
         steps = walk_steps(model)
         _check_width(width, layer, model)
+        options = settings["aggregator"]
+        if path is not None:
+            options = as_declared(options, parameters_of(imported(path)))
 
         def aggregation(channels: int, heads: int) -> nn.Module:
-            return make_aggregation(aggregator, channels, heads, path, degrees, **settings["aggregator"])
+            return make_aggregation(aggregator, channels, heads, path, degrees, **options)
 
         parts = Parts(width, width if has_edges else None, model, aggregator, aggregation, degrees)
         self.encoder = FeatureEncoder(card["x"], width - steps)

@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.checks import chosen_by_test
 from ssma.report.flags import seconds_of
-from ssma.report.labels import Metric, metrics_of, of_all, point_text
+from ssma.report.labels import Metric, metrics_of, of_all, point_text, value_text
 from ssma.report.sanity import constant_notes, constants, marked
 from ssma.report.selection_bias import Bias
 from ssma.report.statistics import BIASED, summarise
 from ssma.report.table import Cell, Table
 from ssma.report.tables import cell_of
+from ssma.study.space import IDLE
 
 if TYPE_CHECKING:
     import pandas
@@ -38,7 +39,7 @@ def arms(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
         result = marked(cell_of(arm["id"], summary, set(), biased), constant)
         head = [arm[key] for key in ("id", "dataset", "layer", "aggregator")]
         facts = [*head, point_text(arm["fixed"]), str(arm["trials"])]
-        facts += _facts(groups[arm["id"]])
+        facts += _facts(groups[arm["id"]], arm["space"])
         tuned = _on_tuned_splits(groups[arm["id"]], metrics.get(arm["dataset"]), found.get(arm["id"]))
         rows.append([Cell(fact, arm=arm["id"]) for fact in facts] + [judged, result, *map(Cell, tuned)])
     caption = (
@@ -54,7 +55,7 @@ def arms(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
     return Table("arms", caption, ARM_COLUMNS, rows, chosen_by_test(plan, ids) + constant_notes(plan, ids, constant))
 
 
-def _facts(rows: "pandas.DataFrame") -> list[str]:
+def _facts(rows: "pandas.DataFrame", space: dict[str, Any]) -> list[str]:
     states = rows.dropna(subset=["trial_state"]).drop_duplicates("trial")["trial_state"].value_counts()
     evaluated = rows[rows["stage"] == "evaluate"]
     ok = evaluated[evaluated["status"] == "ok"]
@@ -67,26 +68,33 @@ def _facts(rows: "pandas.DataFrame") -> list[str]:
         *(_span(ok[column]) for column in ("hidden_channels", "parameters")),
         _span(evaluated["budget"]),
         *(f"{seconds:.1f}" for seconds in seconds_of(rows).values()),
-        _chosen_text(evaluated),
+        _chosen_text(evaluated, space),
     ]
 
 
-def _chosen_text(evaluated: "pandas.DataFrame") -> str:
+def _chosen_text(evaluated: "pandas.DataFrame", space: dict[str, Any]) -> str:
+    """A setting that was searched and has no value was chosen to have none, unless another one makes it idle."""
     import pandas
 
-    keys = [column for column in evaluated if column.startswith("hp.") and evaluated[column].notna().any()]
-    if not keys:
-        return "–"
+    unset = {f"hp.{key}" for key in space.keys() - IDLE.keys()}
+    keys = [column for column in evaluated if column.startswith("hp.")]
     choices: dict[str, list[str]] = {}
     for _, row in evaluated.drop_duplicates("split").iterrows():
-        text = ", ".join(f"{key[3:]}={_plain(row[key])}" for key in keys if pandas.notna(row[key]))
+        chosen = unset if pandas.notna(row["trial"]) else set()
+        text = ", ".join(f"{key[3:]}={_plain(row[key])}" for key in keys if pandas.notna(row[key]) or key in chosen)
         choices.setdefault(text, []).append(str(row["split"]))
+    if not any(choices):
+        return "–"
     if len(choices) == 1:
         return next(iter(choices))
     return "; ".join(f"split {', '.join(splits)}: {text or '–'}" for text, splits in choices.items())
 
 
 def _plain(value: Any) -> str:
+    import pandas
+
+    if pandas.isna(value):
+        return value_text(None)
     return f"{value:.12g}" if isinstance(value, float) else str(value)  # all digits that a search keeps
 
 

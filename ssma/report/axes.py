@@ -4,6 +4,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import WORST, Aligned, align, report_options
+from ssma.report.checks import chosen_by_test
 from ssma.report.encoding import is_numeric, is_wide
 from ssma.report.labels import Metric, metrics_of, p_text, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
@@ -74,7 +75,8 @@ def axis_table(
     caption = (
         f"{layout.title}: along {setting(key)}, {ends}, in the units of the metric. {EXPLAINED} {TREATED[missing]}"
     )
-    return Table(f"{ablation}-axis", caption, columns, rows, grouped=True)
+    notes = chosen_by_test(plan, [cell["arm"] for cell in layout.cells])
+    return Table(f"{ablation}-axis", caption, columns, rows, notes, grouped=True)
 
 
 def _others(layout: Layout, key: str) -> list[Point]:

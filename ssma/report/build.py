@@ -46,9 +46,9 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     """Writes ``index.html``, ``arms/``, ``tables/``, ``figures/``, ``records.parquet`` and what it takes to make them
     again (`keep`) to ``out``.
 
-    Reads the frame at ``results.frame``, or collects the records if there is none or it is older than they are. Works
-    with whatever there is: a study half done, all failed, or only planned; and a report's own folder, where the pages
-    of arms stay as they are.
+    Reads the frame at ``results.frame``, or collects the records if there is none or it shows others than there are.
+    Works with whatever there is: a study half done, all failed, or only planned; and a report's own folder, where the
+    pages of arms stay as they are.
 
     Args:
         ablation: Report this one alone. Its records are collected anew, where there are any.
@@ -65,8 +65,8 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
         named(plan["ablations"], ablation, "ablation")
         plan = part(plan, ablation)
     ids = [arm["id"] for arm in plan["arms"]]
-    known = results.frame.exists() and not ablation and not older_than_records(results.frame, results, ids)
-    frame = read_frame(results.frame) if known else collect(results, plan)
+    frame = None if ablation else _known(results, ids)
+    frame = collect(results, plan) if frame is None else frame
     unknown = set(ids) - set(frame["arm"])
     if unknown:
         raise StudyError(f"{results.frame}: has no rows of arm {min(unknown)!r}; the plan is newer, collect again")
@@ -94,6 +94,15 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     for arm in plan["arms"]:
         text = describe_arm(results, plan, arm, as_run)
         write_atomic(out / "arms" / f"{arm['id']}.html", arm_page(arm["label"], text).encode())
+
+
+def _known(results: Results, arms: list[str]) -> "pandas.DataFrame | None":
+    """Returns the frame at ``results.frame``, if no record was written after it, and none that it has was deleted."""
+    if not results.frame.exists() or older_than_records(results.frame, results, arms):
+        return None
+    frame = read_frame(results.frame)
+    whole = not results.fits.exists() or all(results.fit(fit).exists() for fit in frame["fit"].dropna().unique())
+    return frame if whole else None
 
 
 def _section(

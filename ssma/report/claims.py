@@ -1,6 +1,7 @@
 """The paper's claims, each with what the records say of it."""
 
 from ssma import paper
+from ssma.report.checks import chosen_by_test
 from ssma.report.claim_checks import CHECKS
 from ssma.report.evidence import CONTRADICTED, NOT_RUN, SUPPORTED, UNDECIDED, Comparison, Records, Verdict
 from ssma.report.labels import p_text
@@ -32,10 +33,10 @@ PAIRS_CAPTION = (
 def claim_tables(records: Records) -> tuple[Table, Table]:
     """Returns the table of all claims, and the table of the comparisons behind them."""
     verdicts = {claim.id: CHECKS[claim.id](records) for claim in paper.claims() if claim.id in CHECKS}
-    return _claims(verdicts), _pairs(records, verdicts)
+    return _claims(records, verdicts), _pairs(records, verdicts)
 
 
-def _claims(verdicts: dict[str, Verdict]) -> Table:
+def _claims(records: Records, verdicts: dict[str, Verdict]) -> Table:
     rows, counts, tests = [], dict.fromkeys((*ORDER, NOT_CHECKABLE), 0), _numbered(verdicts)
     for claim in paper.claims():
         found = verdicts.get(claim.id)
@@ -48,11 +49,14 @@ def _claims(verdicts: dict[str, Verdict]) -> Table:
     columns = ["verdict", "claim", "section", "what the paper says", "expected", "evidence", "test", "note"]
     judged = {claim: found for claim, found in verdicts.items() if found.verdict != NOT_RUN}
     shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    arms = {arm for found in judged.values() for one in found.comparisons for arm in (one.arm, one.reference)}
+    arms |= {one.arm["id"] for table in records.tables.values() for one in table.cells.values()} if judged else set()
     return Table(
         "paper/claims",
         CAPTION.format(counts=shown),
         columns,
         rows,
+        chosen_by_test(records.plan, list(arms)),
         sentences=True,
         grouped=True,
         footnotes=[f"{number} {test}." for test, number in tests.items()],
@@ -99,7 +103,8 @@ def _pairs(records: Records, verdicts: dict[str, Verdict]) -> Table:
             ]
         )
     columns = ["claims", "arm", "reference", "metric", "gain [95% interval]", "p", "p (Holm)", "pairs"]
-    return Table(PAIRS, PAIRS_CAPTION.format(count=len(rows)), columns, rows, sentences=True)
+    notes = chosen_by_test(records.plan, [arm for one in used for arm in (one.arm, one.reference)])
+    return Table(PAIRS, PAIRS_CAPTION.format(count=len(rows)), columns, rows, notes, sentences=True)
 
 
 def _adjusted(claims: dict[str, float]) -> str:

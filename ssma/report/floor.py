@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import report_options
+from ssma.report.checks import chosen_by_test
 from ssma.report.labels import listing, metrics_of
 from ssma.report.layout import lay_out
 from ssma.report.paired import (
@@ -125,7 +126,8 @@ def floor_table(plan: dict[str, Any], ablation: str, found: dict[str, Floor]) ->
         f"{tests_of(one.difference for one in found.values())} of this table. Better, worse: at p (Holm) < {ALPHA}. "
         f"{TREATED[report_options(plan).missing]}"
     )
-    return Table(f"{ablation}-sanity", caption, COLUMNS, [_row(one) for one in found.values()], grouped=True)
+    rows, notes = [_row(one) for one in found.values()], chosen_by_test(plan, list(found))
+    return Table(f"{ablation}-sanity", caption, COLUMNS, rows, notes, grouped=True)
 
 
 def _row(one: Floor) -> list[Cell]:

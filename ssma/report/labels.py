@@ -32,9 +32,9 @@ TINY = ".1g"
 
 
 def setting(key: str) -> str:
-    """Returns a setting's name in words; an option of an aggregator other than SSMA has that one's before it."""
+    """Returns a setting's name in words; an option of an aggregator other than SSMA is told as a study names it."""
     own = key.partition(".")[0] in (*GROUPS, "ssma")
-    return NAMES.get(key, (short(key) if own else key).replace("_", " "))
+    return NAMES.get(key, short(key).replace("_", " ") if own else key)
 
 
 def value_text(value: Any) -> str:

@@ -184,7 +184,7 @@ def improvement_table(table: Beside) -> Table | None:
         "seed where there is one split)."
     )
     columns = ["row", "printed", "recomputed", "printed value", "recomputed, compared only", "ours", "compared"]
-    return Table(f"paper/{table.source.name}-improvement", caption, columns, rows, footnotes=footnotes)
+    return Table(f"paper/{table.source.name}-improvement", caption, columns, rows, biased(table), footnotes=footnotes)
 
 
 def improvement_terms(line: paper.Improvement) -> dict[tuple[str, str], float]:
@@ -279,6 +279,12 @@ def _shown(table: Beside) -> list[Match]:
     return [one for one in table.cells.values() if table.units.summary.loc[one.arm["id"], "n"]]
 
 
+def biased(table: Beside) -> list[str]:
+    """Returns the warning for the arms shown in a table that were chosen by the test metric."""
+    arms = [one.arm for one in _shown(table)]
+    return chosen_by_test({"arms": arms}, [arm["id"] for arm in arms])
+
+
 def _letters(table: Beside) -> Letters:
     """Returns a letter for each way of treatment that departs from the paper's: a, b, ..., z, aa, ab, ..."""
     different = dict.fromkeys(tuple(one.departures) for one in _shown(table) if one.departures)
@@ -301,7 +307,7 @@ def _departures(table: Beside, letters: Letters) -> list[str]:
     vpa = table.source.name == VPA_TABLE
     whom = "the code of VPA's authors" if vpa else "the paper's treatment"
     lines += [RULE.format(whom=whom, cells=listing(several, most=len(several)))] if several else []
-    lines += chosen_by_test({"arms": [one.arm for one in shown]}, [one.arm["id"] for one in shown])
+    lines += biased(table)
     alike = "The arms shown are treated as in the paper in settings, search, selection, splits and data."
     return lines if vpa else [*([] if letters else [alike]), *lines, NEVER]
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import WORST, align, report_options
+from ssma.report.checks import chosen_by_test
 from ssma.report.encoding import encode
 from ssma.report.figures import INK, OF_STUDIES, set_theme
 from ssma.report.labels import acting, listing, metrics_of, p_text, point_text, setting, value_text
@@ -39,6 +40,7 @@ class Ranking:
     places: list[tuple[str, str]]
     left_out: list[tuple[str, str]]
     missing: str
+    biased: list[str]
     found: RankComparison
 
 
@@ -70,7 +72,8 @@ def rank(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Rank
     if left_out and missing != "drop":
         no = NotTestable(f"{len(left_out)} of {len(places) + len(left_out)} places lack fits")
         found = RankComparison(found.places, found.average, no, no)
-    return Ranking(layout, points, places, left_out, missing, found)
+    biased = chosen_by_test(plan, [cell["arm"] for cell in layout.cells])
+    return Ranking(layout, points, places, left_out, missing, biased, found)
 
 
 def _different(layout: Layout) -> list[Point]:
@@ -130,9 +133,9 @@ def _nemenyi(ranking: Ranking) -> str:
 
 def _notes(ranking: Ranking) -> list[str]:
     if not ranking.left_out:
-        return []
+        return ranking.biased
     names = listing((f"{dataset} {layer}" for dataset, layer in ranking.left_out), 12)
-    return [f"Not ranked, since fits are not ok: {names}."]
+    return [f"Not ranked, since fits are not ok: {names}.", *ranking.biased]
 
 
 def diagram(plan: dict[str, Any], ablation: str, ranking: Ranking) -> "Figure | None":
@@ -183,5 +186,6 @@ def diagram_caption(ranking: Ranking) -> str:
     return (
         f"{ranking.layout.title}: average ranks over {ranking.found.places} places (data set and layer), 1 is best. "
         "The bar above the axis is the critical difference (CD) of Nemenyi's test at 5%; a bar below it joins those "
-        f"that the test does not tell apart, which does not make them equal. {_dependent(ranking)}"
+        "that the test does not tell apart, which does not make them equal. "
+        + " ".join([_dependent(ranking), *ranking.biased])
     )

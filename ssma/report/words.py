@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.axes import axis_table
+from ssma.report.checks import chosen_by_test
 from ssma.report.encoding import is_numeric
 from ssma.report.floor import MARK, Floor, below_text
 from ssma.report.labels import SHARES, Metric, extent, listing, metrics_of, point_text, setting, value_text
@@ -58,6 +59,7 @@ class _Reader:
         self.summary, self.metrics = summarise(frame), metrics_of(frame)
         self.against = self._family(lambda arm, first: self.known.get(arm))
         self.steps = self._family(lambda arm, first: first if arm != first else None) if self._stepped() else {}
+        self.biased = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
         self.names = " or ".join(sorted({baseline_name(layer) for layer in self.layout.layers}))
         self.where = {
             arm: (f"{dataset} {layer}", point_text(point))
@@ -118,6 +120,9 @@ class _Reader:
         """Returns the mean of an arm, turned such that higher is better; the lowest of all without results."""
         return SIGN[metric.direction] * self.mean(arm) if self.summary.loc[arm, "n"] else -math.inf
 
+    def mark(self, arm: str) -> str:
+        return " †" if arm in self.biased else ""
+
     def whole(self, arm: str) -> bool:
         """Says whether all planned fits of an arm are ok."""
         return bool(self.summary.loc[arm, "n"] and self.summary.loc[arm, "n"] == self.summary.loc[arm, "planned"])
@@ -177,7 +182,8 @@ def _place(reader: _Reader, dataset: str, layer: str, arms: dict[str, Point], ru
     lacking = f" ({len(arms) - len(run)} without a result)" if len(run) < len(arms) else ""
     of = f"of {counted(len(arms), 'setting')}{lacking}"
     text = f"{dataset}, {layer}: " + (f"{of} the best is " if len(arms) > 1 else "")
-    text += f"{point_text(arms[best])}, {metric.title} {metric.spread(row['mean'], row['std'])} ({count})"
+    value = f"{metric.spread(row['mean'], row['std'])} ({count}){reader.mark(best)}"
+    text += f"{point_text(arms[best])}, {metric.title} {value}"
     if equal := [point_text(arms[arm]) for arm in run if arm != best and reader.mean(arm) == reader.mean(best)]:
         text += f", and {listing(equal)} {'has' if len(equal) == 1 else 'have'} the same mean"
     name = baseline_name(layer)
@@ -198,10 +204,10 @@ def _compared(
 ) -> str:
     """Returns "mean +1.5 [...], p 1 (Holm), not told apart; ssma ..."; of many settings the best and the worst."""
     if len(others) <= MOST_NAMED:
-        return "; ".join(f"{point_text(arms[arm])} {found[arm].text}" for arm in others)
+        return "; ".join(f"{point_text(arms[arm])} {found[arm].text}{reader.mark(arm)}" for arm in others)
     ranked = sorted(others, key=lambda arm: reader.standing(arm, metric), reverse=True)
     return "; ".join(
-        f"the {which} of {len(others)}, {point_text(arms[arm])}, {found[arm].text}"
+        f"the {which} of {len(others)}, {point_text(arms[arm])}, {found[arm].text}{reader.mark(arm)}"
         for which, arm in (("best", ranked[0]), ("worst", ranked[-1]))
     )
 
@@ -218,6 +224,7 @@ def _summary(reader: _Reader, floors: dict[str, Floor]) -> str:
         sentences = [_held(reader, found, reference), _means(reader, found)]
     if floors:
         sentences.append(f"{below_text(floors)} ({MARK}).")
+    sentences += chosen_by_test(reader.plan, list(reader.where))
     return " ".join(sentences)
 
 
@@ -305,12 +312,13 @@ def _pairwise(reader: _Reader) -> list[str]:
                 if reader.whole(arm) and reader.whole(reference):
                     references[arm] = reference
                     groups.setdefault(value_text(point[key]), {}).setdefault(layer, []).append(arm)
-        found = reader.family(references)
+        found, name = reader.family(references), setting(key)
+        name = name if "." in name else name[0].upper() + name[1:]  # an option of one's own class stays as it is
         for value, by_layer in groups.items():
             told = [(layer, _tally([found[arm] for arm in arms])) for layer, arms in by_layer.items()]
             parts = [f"{layer}: {text}" if len(told) > 1 else text for layer, text in told]
             sentences.append(
-                f"{setting(key).capitalize()}, {value} against {value_text(values[0])}, pairs that differ in nothing "
+                f"{name}, {value} against {value_text(values[0])}, pairs that differ in nothing "
                 f"else (Holm over {tests_of(found.values())}): {', '.join(parts)}."
             )
     return sentences

@@ -1,8 +1,10 @@
-"""What a plan knows of a user's class: its source, read without importing it."""
+"""What a plan knows of a user's class: its source, read without importing it. And what one is called with."""
 
 import ast
+import inspect
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -85,6 +87,41 @@ def _keywords(kind: ast.ClassDef, method: str, after: int) -> dict[str, bool] | 
     return keywords | {
         named.arg: default is None for named, default in zip(_of(arguments, "kwonlyargs"), defaults, strict=True)
     }
+
+
+def parameters_of(kind: Callable) -> dict[str, inspect.Parameter]:
+    """Returns the parameters of a class, and those of the classes that it hands any other keyword on to."""
+    found = dict(inspect.signature(kind).parameters)
+    for base in getattr(kind, "__mro__", ()):  # a function may stand for a class
+        if "__init__" in vars(base):
+            own = inspect.signature(base.__init__).parameters
+            found = own | found
+            if all(parameter.kind != inspect.Parameter.VAR_KEYWORD for parameter in own.values()):
+                break
+    return found
+
+
+def as_declared(given: dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    """Returns arguments for a class with real numbers where their defaults or annotations are real, also in lists and
+    tables: in a plan 1.0 is 1, of which torch makes tensors of whole numbers."""
+    return {
+        name: _as_real(value) if name in parameters and _is_real(parameters[name]) else value
+        for name, value in given.items()
+    }
+
+
+def _is_real(parameter: inspect.Parameter) -> bool:
+    default, named = parameter.default, set(re.findall(r"\w+", str(parameter.annotation)))
+    among = default if isinstance(default, list | tuple) else [default]
+    return any(isinstance(each, float) for each in among) or ("float" in named and "int" not in named)
+
+
+def _as_real(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_real(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _as_real(each) for key, each in value.items()}
+    return float(value) if type(value) is int else value
 
 
 def check_class(dotted: str, code: str) -> None:

@@ -559,6 +559,22 @@ def test_a_class_by_its_dotted_path(tmp_path):
     assert again.graphs.y.tolist() == [1, 0, 1, 0]  # not what the first call left in its cache
 
 
+class OfLevels(Pairs):
+    def __init__(self, root, level=0.5, count=4):
+        self.level = level
+        super().__init__(root, count)
+
+    def process(self):
+        graphs = [graph(number, number % 2, x=torch.full((3, 1), self.level)) for number in range(self.count)]
+        self.save(graphs, self.processed_paths[0])
+
+
+def test_a_real_argument_of_a_class_is_a_real_number_though_it_is_whole(tmp_path):
+    loaded = load_pyg(pyg_spec(f"{Pairs.__module__}.OfLevels", level=1, count=6), tmp_path, None)
+    assert loaded.graphs.x.dtype == torch.float32  # whole numbers would be codes
+    assert loaded.graphs.y.tolist() == [0, 1, 0, 1, 0, 1]
+
+
 def test_a_class_that_reads_by_torch_load(tmp_path):
     known = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()  # what tests before this one have allowed

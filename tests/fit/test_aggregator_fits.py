@@ -435,6 +435,25 @@ def test_what_draws_with_other_generators_than_torch_s_draws_the_same_each_time(
     assert seeded["history"]["train_loss"] != one["history"]["train_loss"]
 
 
+class Naming(SumAggregation):
+    """A user's class with a layer and a tensor of the names of methods that a fit asks for."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__()
+        self.summary = nn.Linear(in_channels, in_channels)
+
+    def forward(self, x, *args, **kwargs):
+        self.auxiliary_loss = x.detach().square().mean()
+        return self.summary(super().forward(x, *args, **kwargs))
+
+
+def test_attributes_of_the_names_of_methods_are_no_methods(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Naming", "class_code": "c"}
+    record = run_fit(Results(tmp_path), prepared, spec, CPU)
+    assert (record["status"], record["reason"], record["modules"]) == ("ok", None, {})
+    assert record["history"]["auxiliary_loss"] == [0.0] * 3
+
+
 class Leaving(Indexing):
     """A user's class that ends the process."""
 
@@ -452,3 +471,32 @@ def test_a_class_that_ends_the_process_costs_its_fits_and_a_stopped_job_none(stu
     with pytest.raises(SystemExit):
         run_fit(Results(tmp_path / "stopped"), prepared, spec, CPU)
     assert not list((tmp_path / "stopped").rglob("*.json"))
+
+
+class Weighing(SumAggregation):
+    """A user's class with real options, some of which are trained, and one of whole numbers."""
+
+    def __init__(self, in_channels, heads, gain: float, shares=(0.5, 0.5), most: "float | None" = None, rounds=1):
+        super().__init__()
+        self.gain, self.shares = (nn.Parameter(torch.tensor(value)) for value in (gain, shares))
+        self.given = [gain, *shares, most, rounds]
+
+    def forward(self, x, *args, **kwargs):
+        return super().forward(x * (self.gain * self.shares.sum()), *args, **kwargs)
+
+    def summary(self):
+        return {"kinds": [type(value).__name__ for value in self.given]}
+
+
+class HandingOn(Weighing):
+    def __init__(self, in_channels, heads, **options):
+        super().__init__(in_channels, heads, **options)
+
+
+@pytest.mark.parametrize("kind", [Weighing, HandingOn])
+def test_real_options_of_a_users_class_are_real_numbers_though_they_are_whole(study, prepared, tmp_path, kind):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.{kind.__name__}", "class_code": "c"}
+    given = {"gain": 1, "shares": [1, 2], "most": 3, "rounds": 4}
+    record = run_fit(Results(tmp_path), prepared, spec | {"settings": spec["settings"] | {"aggregator": given}}, CPU)
+    assert (record["status"], record["reason"]) == ("ok", None)
+    assert record["modules"]["blocks.0.conv.aggr_module"]["kinds"] == ["float", "float", "float", "float", "int"]

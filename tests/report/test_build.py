@@ -151,6 +151,44 @@ def test_a_frame_older_than_the_records_is_collected_again(study, tmp_path):
     assert rows == [{"test"}, set(frame["selection"])]
 
 
+@pytest.mark.usefixtures("no_images")
+def test_a_record_that_was_deleted_is_missing_in_a_report_that_is_made_by_hand(study, tmp_path):
+    frame = collect(study)
+    write_frame(frame, study.frame)
+    deleted = frame.query("arm == 'ZINC-gcn-sum' and stage == 'evaluate'")["fit"].iloc[0]
+    study.fit(deleted).unlink()
+    build(study, tmp_path / "out")
+    shown = read_frame(tmp_path / "out/records.parquet").query("fit == @deleted")
+    assert set(shown["status"]) == {"missing"} and shown["test"].isna().all()
+    assert "(2/3)" in (tmp_path / "out/tables/main.md").read_text()
+    assert set(frame.query("fit == @deleted")["status"]) == {"ok"}
+
+
+def test_what_is_chosen_by_the_test_metric_is_marked_wherever_it_appears(fabric, tmp_path):
+    tests = {"sum": (0.5, 0.6, 0.52), "max": (0.4, 0.42, 0.5), "ssma-2": (0.6, 0.67, 0.74), "ssma-3": (0.4, 0.6, 0.8)}
+    places = ("MUTAG-gcn", "MUTAG-gin")
+    for arm, values in {f"{place}-{name}": values for place in places for name, values in tests.items()}.items():
+        fabric.arm(arm, repeats=1, selection="test" if "ssma" in arm else "none")
+        fabric.evaluated(arm, {(split, 0): value for split, value in enumerate(values)})
+    cells = {f"{place}-{name}": [name.partition("-")[0]] for place in places for name in list(tests)[:3]}
+    fabric.ablation("main", {"aggregator": ["sum", "max", "ssma"]}, cells)
+    fabric.ablation("slots", {"ssma.kappa": [2, 3]}, {f"{p}-ssma-{k}": [k] for p in places for k in (2, 3)})
+    fabric.plan()
+    fabric.card()
+    build(fabric.results, tmp_path)
+    told = "Warning: † biased: chosen by the test metric, as the study asks for "
+    tables = {path.stem: path.read_text() for path in (tmp_path / "tables").rglob("*.md")}
+    assert {"main", "main-paired", "main-ranks", "slots", "slots-paired", "slots-axis", "arms"} <= tables.keys()
+    for name, text in tables.items():
+        assert told in text or name == "selection_bias", name
+    html = (tmp_path / "index.html").read_text()
+    assert html.index(told) < html.index("Read this first")
+    found = re.search(r"MUTAG, gcn: of 3 settings the best is ssma, accuracy in % 67.0 ± 7.0 (.*)", html)[1]
+    assert re.fullmatch(
+        r"\(3 fits\) †; against sum: max [^†]*, not told apart; ssma [^†]*, not told apart †\..*", found
+    )
+
+
 def test_axes_show_neither_diverged_nor_infinite_values(study):
     from matplotlib import pyplot
 

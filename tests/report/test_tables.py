@@ -196,6 +196,23 @@ def _arms(results):
     return arms(read_plan(results.plan), frame, biases(frame))
 
 
+def test_a_choice_of_no_value_is_told(fabric):
+    space = {"mine.act": [None, "Tanh"], "training.lr": [0.1, 0.2], "ssma.temperature": [1, 2], "mine.on": [None, True]}
+    arm = fabric.arm("MUTAG-gcn-mine", splits=1, repeats=1, space=space)
+    fabric.tuned(arm, [("complete", {"mine.act": None, "training.lr": 0.1, "mine.on": True}, [0.9])])
+    other = fabric.arm("MUTAG-gin-mine", splits=1, repeats=1, space=space)
+    fabric.tuned(other, [("complete", {"mine.act": "Tanh", "training.lr": 0.2, "ssma.temperature": 2}, [0.8])])
+    fabric.arm("MUTAG-gat-mine", splits=1, repeats=1, space=space)  # was not searched yet
+    fabric.plan()
+    table = _arms(fabric.results)
+    column = table.columns.index("chosen hyperparameters")
+    assert [row[column] for row in texts(table)] == [
+        "mine.act=unset, mine.on=True, training.lr=0.1",
+        "mine.act=Tanh, mine.on=unset, ssma.temperature=2, training.lr=0.2",
+        "–",
+    ]
+
+
 def test_a_choice_per_split_is_listed_and_averaged_by_split(fabric):
     arm = fabric.arm("MUTAG-gcn-sum", splits=2, repeats=1, selection="per_split")
     fabric.tuned(arm, [("complete", {"a": 1, "b": "x"}, [0.9, 0.5]), ("complete", {"a": 2}, [0.6, 0.8])])

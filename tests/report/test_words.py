@@ -67,6 +67,17 @@ def test_the_best_setting_is_told_with_its_paired_difference_to_sum(selection):
     ]
 
 
+def test_an_option_of_ones_own_class_keeps_its_name(fabric):
+    arm(fabric, "MUTAG-gcn-mine-a", SUM)
+    arm(fabric, "MUTAG-gcn-mine-b", ATTENTION)
+    fabric.ablation("gates", {"mine.gateKind_used": ["a", "b"]}, {"MUTAG-gcn-mine-a": ["a"], "MUTAG-gcn-mine-b": ["b"]})
+    fabric.plan()
+    told = "mine.gateKind_used, b against a, pairs that differ in nothing else (Holm over 1 comparison): "
+    assert any(line.startswith(told) for line in found(fabric.results, "gates").overall)
+    table = paired(read_plan(fabric.results.plan), "gates", collect(fabric.results), RATIOS)
+    assert table.columns[2] == "mine.gateKind_used"
+
+
 def test_a_difference_that_cannot_be_is_not_asked_for(fabric):
     # differences 0.6 -0.2 0.2: s 0.4, half width 4.303 * sqrt(1/3 + 1/2) * 0.4 = 157.1; 0 0.01 0.02: 3.9
     arm(fabric, "MUTAG-gcn-sum", (0.1, 0.5, 0.3))
