@@ -91,9 +91,9 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
         if isinstance(error, SystemExit) and error.code == STOPPED:
             raise
         reason = str(error) if isinstance(error, StudyError) else f"{type(error).__name__}: {error}"
-        trace = None if isinstance(error, StudyError) or reason in _traced else error
+        traced = None if isinstance(error, StudyError) or reason in _traced else True
         _traced.add(reason)
-        log.error("fit %s failed: %s", path.stem, reason, exc_info=trace)
+        log.error("fit %s failed: %s", path.stem, reason, exc_info=traced)  # a name of it would keep the fit's memory
         outcome = {"status": "failed", "reason": printable(reason)[:1000]}
     card = prepared.card
     empty = dict.fromkeys(
