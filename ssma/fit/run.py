@@ -1,5 +1,6 @@
 """A fit: from a specification to a sealed record. Interrupted fits continue, finished ones are not repeated."""
 
+import importlib
 import logging
 import math
 import platform
@@ -141,6 +142,8 @@ def _deterministic(wanted: bool) -> Iterator[None]:
 def _train(
     prepared: Prepared, spec: dict[str, Any], device: torch.device, compiled: bool, checkpoint: Path, now: str
 ) -> dict[str, Any]:
+    if spec["class"]:
+        _import(spec["class"])
     card, settings = prepared.card, spec["settings"]
     task = Task(card["loss"], card["metric"], card["direction"])
     width = hidden_channels(card, spec["layer"], spec["aggregator"], settings, spec["class"])
@@ -201,6 +204,17 @@ def _train(
         "seconds_per_step": seconds / max(training.steps, 1),
         "peak_memory_mb": _peak_memory(device),
     }
+
+
+def _import(path: str) -> None:
+    """Imports the module of a user's class, which may set the type and the device of torch's tensors, as one that also
+    trains does; a fit's own stay what they are."""
+    dtype = torch.get_default_dtype()
+    try:
+        importlib.import_module(path.rpartition(".")[0])
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_default_device(None)
 
 
 def _check_apart(network: Network, other: Network) -> None:
