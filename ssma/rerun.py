@@ -12,6 +12,7 @@ import torch
 from ssma.data.prepare import load
 from ssma.errors import StudyError
 from ssma.fit.run import check_compiler, pick_device, run_fit
+from ssma.gpus import take_gpu
 from ssma.study.classes import check_class
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
@@ -38,7 +39,7 @@ def records_of(results: Results, plan: dict[str, Any], cell: str) -> list[dict[s
 def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Iterator[dict[str, Any]]:
     """Trains fits again from the specifications in their records and yields the new records; the old ones stay.
 
-    Each fit uses as many threads as its record says, and is compiled if that was.
+    Each fit uses as many threads as its record says, and is compiled if that was. A GPU is taken as by a job.
 
     Args:
         results: The study's results, for the prepared data.
@@ -49,6 +50,9 @@ def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Itera
         StudyError: If data or class are no longer those of a record, or it was compiled and nothing can be here.
     """
     prepared: dict[str, Any] = {}
+    place = pick_device(device)
+    if place.type == "cuda":
+        take_gpu()
     for record in records:
         spec = record["spec"]
         name = spec["dataset"]
@@ -59,7 +63,7 @@ def rerun(results: Results, records: list[dict[str, Any]], device: str) -> Itera
         if spec["class"]:
             check_class(spec["class"], spec["class_code"])
         torch.set_num_threads(record["threads"])
-        place, compiled = pick_device(device), record.get("compiled", False)  # older records lack it
+        compiled = record.get("compiled", False)  # older records lack it
         if compiled:
             check_compiler(place)
         with tempfile.TemporaryDirectory() as folder:

@@ -4,8 +4,11 @@ import os
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from ssma.gpus import take_gpu
+from ssma.rerun import rerun
+from ssma.study.paths import Results
 
 
 @pytest.fixture
@@ -43,3 +46,14 @@ def test_a_gpu_is_known_by_itself_and_not_by_its_number(chosen, monkeypatch):
     }
     os.close(first)
     os.close(second)
+
+
+def test_a_rerun_leaves_a_gpu_to_the_job_that_has_it(chosen, monkeypatch, tmp_path):
+    lock, devices = take_gpu(), []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("ssma.rerun.run_fit", lambda *arguments: devices.append(arguments[3].type))
+    monkeypatch.setattr("ssma.rerun.load", lambda _: SimpleNamespace(card={"data_hash": "h"}))
+    record = {"id": "f", "spec": {"dataset": "d", "data_hash": "h", "class": None}, "threads": torch.get_num_threads()}
+    assert len(list(rerun(Results(tmp_path), [record, record], "auto"))) == 2
+    assert (chosen, devices) == ([0, 1], ["cuda", "cuda"])
+    os.close(lock)

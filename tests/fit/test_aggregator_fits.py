@@ -500,3 +500,19 @@ def test_real_options_of_a_users_class_are_real_numbers_though_they_are_whole(st
     record = run_fit(Results(tmp_path), prepared, spec | {"settings": spec["settings"] | {"aggregator": given}}, CPU)
     assert (record["status"], record["reason"]) == ("ok", None)
     assert record["modules"]["blocks.0.conv.aggr_module"]["kinds"] == ["float", "float", "float", "float", "int"]
+
+
+def test_a_module_that_changes_what_tensors_are_changes_no_fit(study, prepared, tmp_path, monkeypatch):
+    """As one that also trains does: torch.set_default_device("cuda")."""
+    text = "import torch\nfrom torch_geometric.nn.aggr import SumAggregation\n\n{}\n\n\nclass Own(SumAggregation):\n"
+    text += "    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+    monkeypatch.syspath_prepend(tmp_path)
+    spec, found = spec_of(study, prepared, "sum"), []
+    for name, line in (("calm", ""), ("moved", 'torch.set_default_device("meta")'),
+                       ("wide", "torch.set_default_dtype(torch.float64)")):  # fmt: skip
+        (tmp_path / f"{name}.py").write_text(text.format(line))
+        own = spec | {"aggregator": "mine", "class": f"{name}.Own"}
+        record = run_fit(Results(tmp_path / name), prepared, own, CPU)
+        found.append((record["status"], record["history"]["train_loss"]))
+    assert found == [("ok", found[0][1])] * 3
+    assert torch.zeros(1).device == CPU and torch.zeros(1).dtype == torch.float32

@@ -1,8 +1,10 @@
 import dataclasses
 import errno
+import gc
 import math
 import os
 import shutil
+import weakref
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,6 +89,36 @@ def test_a_finished_fit_is_read_and_a_failed_one_is_tried_again(study, prepared,
     monkeypatch.setattr(run, "_train", out_of_memory)
     assert run.run_fit(results, prepared, spec, CPU)["status"] == "ok"
     assert read_record(results.fit(fit_id(spec)))["status"] == "ok"
+
+
+def test_a_failed_fit_leaves_its_memory_to_the_next_one(study, prepared, tmp_path, monkeypatch):
+    """At once: nobody collects garbage for a GPU that is full."""
+    networks = []
+
+    def out_of_memory(training, after_epoch):
+        networks.append(weakref.ref(training.network))
+        raise torch.OutOfMemoryError("of the GPU")
+
+    monkeypatch.setattr(Training, "run", out_of_memory)
+    monkeypatch.setattr(run.log, "disabled", True)  # pytest keeps what is logged, and the frames with it
+    gc.disable()
+    try:
+        failed = run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared), CPU)
+        assert (failed["reason"], [network() for network in networks]) == ("OutOfMemoryError: of the GPU", [None])
+    finally:
+        gc.enable()
+
+
+def test_recurrent_networks_train_in_float32_as_all_others(study, prepared, tmp_path, monkeypatch):
+    seen, real = [], Training.run
+
+    def state():
+        return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+    monkeypatch.setattr(Training, "run", lambda *arguments: seen.append(state()) or real(*arguments))
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)  # torch's default
+    assert run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared), CPU)["status"] == "ok"
+    assert (seen, state()) == ([(False, False)], (True, False))
 
 
 def test_a_reason_has_no_characters_that_a_report_cannot_show(study, prepared, tmp_path, monkeypatch):

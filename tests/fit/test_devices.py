@@ -1,0 +1,119 @@
+"""Fits on a GPU are those on the CPU: nothing of them stays on the host. The GPU is pretended, its numbers are real."""
+
+from itertools import cycle
+
+import pytest
+import torch
+from pretended_gpu import GPU, OnGPU, pretended_gpu
+
+from ssma.data.graphs import Graphs, pointer
+from ssma.data.prepare import Prepared
+from ssma.fit import run
+from ssma.study.paths import Results
+from ssma.study.settings import AGGREGATORS, LAYERS, ModelSettings, TrainingSettings
+
+SIZES = torch.tensor([6, 5, 1, 7, 4, 6, 5, 3])
+CARD = {
+    "x": {"kind": "continuous", "width": 4}, "edge_attr": {"kind": "categorical", "cardinalities": [3]},
+    "metric": "mae", "direction": "minimize", "loss": "l1", "level": "graph", "num_outputs": 2,
+}  # fmt: skip
+NODE_CARD = CARD | {"metric": "accuracy", "direction": "maximize", "loss": "cross_entropy", "level": "node"}
+MODEL = {"num_layers": 1, "hidden_channels": 8, "heads": 2, "towers": 2, "dropout": 0.0, "walk_steps": 2}
+
+
+def prepared(parts=False):
+    """Some graphs with targets, of which one is unknown; or all of them as one graph with classes, in three parts."""
+    generator = torch.Generator().manual_seed(0)
+    nodes, counts = int(SIZES.sum()), 3 * SIZES
+    ends = (torch.rand(2, int(counts.sum()), generator=generator) * SIZES.repeat_interleave(counts)).long()
+    x = torch.randn(nodes, 4, generator=generator)
+    edge_attr = torch.randint(3, (ends.size(1), 1), generator=generator)
+    if parts:
+        ends = ends + pointer(SIZES)[:-1].repeat_interleave(counts)
+        ends[0, ::5] = torch.arange(len(ends[0, ::5]))  # into other parts
+        ptrs = (torch.tensor([0, nodes]), torch.tensor([0, ends.size(1)]))
+        graphs = Graphs(x, ends, edge_attr, torch.arange(nodes) % 2, *ptrs, part=torch.arange(nodes) // 13)
+        order = torch.randperm(nodes, generator=generator).tolist()
+    else:
+        y = torch.randn(8, 2, generator=generator)
+        y[1, 0] = torch.nan
+        graphs, order = Graphs(x, ends, edge_attr, y, pointer(SIZES), pointer(counts)), list(range(8))
+    split = {"train": order[:-4], "validation": order[-4:-2], "test": order[-2:], "hash": "h"}
+    return Prepared(graphs, NODE_CARD if parts else CARD, [split])
+
+
+def spec_of(layer, aggregator, options=None, **settings):
+    own = AGGREGATORS[aggregator](**options or {}).model_dump()
+    training = TrainingSettings(max_epochs=1, batch_size=4, lr=0.01).model_dump()
+    model = ModelSettings().model_dump() | MODEL
+    for group in (model, training):
+        group |= {key: value for key, value in settings.items() if key in group}
+    return {
+        "layer": layer, "aggregator": aggregator, "class": None, "split": 0, "seed": 5,
+        "settings": {"aggregator": own, "model": model, "training": training},
+    }  # fmt: skip
+
+
+def numbers(record):
+    parts = [record[name][key] for name in ("train", "validation", "test") for key in ("loss", record["metric"])]
+    return [*record["history"]["train_loss"], *record["history"]["validation_loss"], *parts]
+
+
+def assert_same_fit(folder, data, spec):
+    ours = run.run_fit(Results(folder / "cpu"), data, spec, torch.device("cpu"))
+    with pretended_gpu():
+        theirs = run.run_fit(Results(folder / "gpu"), data, spec, GPU)
+    assert (ours["reason"], theirs["reason"]) == (None, None)
+    assert (theirs["device"], theirs["deterministic"], theirs["peak_memory_mb"]) == ("pretended", False, 3.0)
+    assert numbers(theirs) == pytest.approx(numbers(ours), rel=1e-3)
+
+
+def test_what_the_gpu_refuses():
+    with pretended_gpu():
+        there, here = torch.randn(3, 2, device=GPU), torch.ones(3, 2)
+        assert isinstance(there, OnGPU) and (there @ there.t()).device == GPU
+        assert there.cpu().device.type == "cpu" and bool((here.to(GPU).sum() == 6).item())
+        for mixed in (lambda: there + here, lambda: here[there[:, 0].long()], lambda: torch.cat([there, here])):
+            with pytest.raises(RuntimeError, match="same device, but found cuda:0 and cpu"):
+                mixed()
+        with pytest.raises(RuntimeError, match="expected a generator of cuda:0"):
+            torch.randn(2, device=GPU, generator=torch.Generator())
+
+
+@pytest.mark.parametrize(("aggregator", "layer"), list(zip(AGGREGATORS, cycle(LAYERS))))
+def test_every_aggregator_and_layer(tmp_path, aggregator, layer):
+    assert_same_fit(tmp_path, prepared(), spec_of(layer, aggregator))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"selection": "random", "learn_affine": True},
+        {"mixing": "product", "normalisation": "log"},
+        {"mixing": "sum", "slots_from": "features"},
+    ],
+)
+def test_the_operator_s_options(tmp_path, options):
+    assert_same_fit(tmp_path, prepared(), spec_of("gin", "ssma", options, positional_encoding="random_walk"))
+
+
+@pytest.mark.parametrize(("layer", "evaluation"), [("gcn", "whole"), ("gat", "per_part")])
+def test_a_graph_in_parts(tmp_path, layer, evaluation):
+    settings = {"evaluation": evaluation, "self_loops": True, "positional_encoding": "random_walk", "batch_size": 2}
+    assert_same_fit(tmp_path, prepared(parts=True), spec_of(layer, "ssma", **settings))
+
+
+def test_a_killed_fit_goes_on(tmp_path, monkeypatch):
+    data, spec, save = prepared(), spec_of("gin", "fmean", max_epochs=2), run._Saver.__call__
+
+    def kill(self, training):
+        save(self, training)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
+    monkeypatch.setattr(run._Saver, "__call__", kill)
+    with pretended_gpu(), pytest.raises(KeyboardInterrupt):
+        run.run_fit(Results(tmp_path / "gpu"), data, spec, GPU)
+    monkeypatch.setattr(run._Saver, "__call__", save)
+    assert len(list(tmp_path.rglob("*.ckpt"))) == 1
+    assert_same_fit(tmp_path, data, spec)
