@@ -22,7 +22,7 @@ from ssma.report.paper_tables import beside, improvement_table, results_table
 from ssma.report.ranking import diagram, diagram_caption, rank, ranks_table
 from ssma.report.sanity import Repeated, copies_marked, copy_notes, read_copies, read_sanity
 from ssma.report.selection_bias import Bias, biases
-from ssma.report.show import describe_arm
+from ssma.report.show import describe_arm, prepared
 from ssma.report.statistics import summarise
 from ssma.report.svg import inline_svg
 from ssma.report.table import Table
@@ -93,8 +93,9 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
         return
     keep(results, plan, Results(out))
     as_run = Results(Path("results", plan["study"]))  # a page that is passed on names no folder of one machine
+    data = {label: prepared(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
     for arm in plan["arms"]:
-        text = describe_arm(results, plan, arm, as_run)
+        text = describe_arm(results, plan, arm, as_run, data[arm["dataset"]])
         write_atomic(out / "arms" / f"{arm['id']}.html", arm_page(arm["label"], text).encode())
 
 

@@ -51,11 +51,11 @@ def lines_of(plan: dict[str, Any], ablation: str, encoding: Encoding, panel: lis
             mine = [cell["arm"] for cell in panel if cell["point"]["aggregator"] == name]
             found += [Line(name, None, dict.fromkeys(everywhere, arm)) for arm in mine]
         return found
-    known, by_level = baselines(plan, ablation), {}
+    by_level: dict[int, dict[float, str]] = {}
     for cell in panel:
-        if cell["arm"] in known:
+        if cell["arm"] in encoding.baselines:
             at = encoding.places[canonical_json(cell["point"][encoding.x])]
-            by_level.setdefault(encoding.level(cell), {})[at] = known[cell["arm"]]
+            by_level.setdefault(encoding.level(cell), {})[at] = encoding.baselines[cell["arm"]]
     alike = len({canonical_json(sorted(arms.items())) for arms in by_level.values()}) == 1
     for level, arms in by_level.items():
         found.append(Line(name, None if alike else level, dict(sorted(arms.items()))))
@@ -117,9 +117,8 @@ def caption(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> s
     """Returns what the figure shows, in words, and what the paper says of it where the study file does."""
     encoding, layout = encode(plan, ablation), lay_out(plan, ablation)
     shape = "line and band" if encoding.numeric and not encoding.hue else "large marker and bar"
-    known = baselines(plan, ablation)
     names = {cell["point"]["aggregator"] for cell in encoding.across}
-    names |= {baseline_name(cell["layer"]) for cell in encoding.cells if cell["arm"] in known}
+    names |= {baseline_name(cell["layer"]) for cell in encoding.cells if cell["arm"] in encoding.baselines}
     beside = encoding.hue or encoding.x != "aggregator"
     parts = [
         f"{layout.title}. Faint points: one per fit, in the order of the splits; {shape}: mean ± sample standard "
