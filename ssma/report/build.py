@@ -119,7 +119,8 @@ def _section(
         data, text = drawn.data_csv(plan, name, frame), drawn.caption(plan, name, frame)
         pictures.append(_picture(figures.draw(plan, name, frame), out, name, text, data))
     else:
-        found = replace(found, overall=[*found.overall, ONE_MARK])
+        claim = drawn.claim_of(plan, name)  # which else stands in the caption
+        found = replace(found, overall=[*found.overall, ONE_MARK, *([f"The paper: {claim}"] if claim else [])])
     if maps := affine_figure(plan, name, frame):
         numbers = affine_data(plan, name, frame).to_csv(index=False)
         pictures.append(_picture(maps, out, f"{name}-map", affine_caption(), numbers))

@@ -238,8 +238,11 @@ def test_what_stands_beside_nothing_has_no_figure(fabric, tmp_path):
     fabric.ablation("alone", {"aggregator": ["ssma"]}, {"MUTAG-gin-ssma": ["ssma"]})
     fabric.ablation("beside", {"aggregator": ["ssma"]}, {"MUTAG-gcn-ssma": ["ssma"]})
     fabric.plan()
+    plan = read_plan(fabric.results.plan)
+    plan["config"]["ablations"] = {"alone": {"claim": "SSMA stands alone."}}
+    write_record(fabric.results.plan, plan)
     build(fabric.results, tmp_path / "out")
     assert {path.name for path in tmp_path.glob("out/figures/*")} == {"beside.csv", "beside.pdf", "beside.png"}
     html = (tmp_path / "out/index.html").read_text()
     assert (html.count("<svg"), html.count("No figure: each panel would show one setting")) == (1, 1)
-    assert "MUTAG, gin: ssma, accuracy in % 90.0" in html
+    assert "MUTAG, gin: ssma, accuracy in % 90.0" in html and "<p>The paper: SSMA stands alone.</p>" in html
