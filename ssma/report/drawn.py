@@ -35,27 +35,35 @@ class Line:
         return different.pop() if len(different) == 1 else None
 
 
-def lines_of(plan: dict[str, Any], ablation: str, encoding: Encoding, panel: list[dict[str, Any]]) -> list[Line]:
+def lines_of(
+    axes: dict[str, list], known: dict[str, str], encoding: Encoding, panel: list[dict[str, Any]]
+) -> list[Line]:
     """Returns the baselines of the cells of one panel, which share data set and layer.
 
-    These are the cells that no other axis acts on, and the baseline: of the study (`ssma.study.part.baselines`), or
-    where aggregators stand side by side their own.
+    These are the cells that no other axis acts on, and the baseline: of the study, or where aggregators stand side by
+    side their own.
+
+    Args:
+        axes: Those of the ablation.
+        known: Its baselines in the study, as `ssma.study.part.baselines` returns them.
+        encoding: How it is drawn.
+        panel: The cells.
     """
     place = (panel[0]["dataset"], panel[0]["layer"])
     here = [cell for cell in encoding.across if (cell["dataset"], cell["layer"]) == place]
     everywhere = list(encoding.places.values())
     found = [Line(cell["point"]["aggregator"], None, dict.fromkeys(everywhere, cell["arm"])) for cell in here]
     name = baseline_name(place[1])
-    if name in plan["ablations"][ablation]["axes"].get("aggregator", []):
+    if name in axes.get("aggregator", []):
         if encoding.x == "aggregator" and not encoding.hue:
             mine = [cell["arm"] for cell in panel if cell["point"]["aggregator"] == name]
             found += [Line(name, None, dict.fromkeys(everywhere, arm)) for arm in mine]
         return found
     by_level: dict[int, dict[float, str]] = {}
     for cell in panel:
-        if cell["arm"] in encoding.baselines:
+        if cell["arm"] in known:
             at = encoding.places[canonical_json(cell["point"][encoding.x])]
-            by_level.setdefault(encoding.level(cell), {})[at] = encoding.baselines[cell["arm"]]
+            by_level.setdefault(encoding.level(cell), {})[at] = known[cell["arm"]]
     alike = len({canonical_json(sorted(arms.items())) for arms in by_level.values()}) == 1
     for level, arms in by_level.items():
         found.append(Line(name, None if alike else level, dict(sorted(arms.items()))))
@@ -117,8 +125,9 @@ def caption(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> s
     """Returns what the figure shows, in words, and what the paper says of it where the study file does."""
     encoding, layout = encode(plan, ablation), lay_out(plan, ablation)
     shape = "line and band" if encoding.numeric and not encoding.hue else "large marker and bar"
+    known = baselines(plan, ablation)
     names = {cell["point"]["aggregator"] for cell in encoding.across}
-    names |= {baseline_name(cell["layer"]) for cell in encoding.cells if cell["arm"] in encoding.baselines}
+    names |= {baseline_name(cell["layer"]) for cell in encoding.cells if cell["arm"] in known}
     beside = encoding.hue or encoding.x != "aggregator"
     parts = [
         f"{layout.title}. Faint points: one per fit, in the order of the splits; {shape}: mean ± sample standard "

@@ -7,7 +7,6 @@ from typing import Any
 
 from ssma.report.labels import acts, point_text
 from ssma.study.ids import canonical_json
-from ssma.study.part import baselines
 
 Colour = tuple[float, float, float]
 MARKERS = "osD^vPX<>*"
@@ -30,8 +29,6 @@ class Encoding:
     cells: list[dict[str, Any]]
     across: list[dict[str, Any]]
     """Cells that no other axis acts on, as a sum beside `ssma.kappa`: a line across the panel."""
-    baselines: dict[str, str]
-    """What `ssma.study.part.baselines` returns of the ablation."""
 
     @property
     def numeric(self) -> bool:
@@ -79,8 +76,7 @@ def encode(plan: dict[str, Any], ablation: str) -> Encoding:
     x, *others = sorted(axes, key=lambda key: (not is_numeric(axes[key]), -len(axes[key])))
     hue, rest = (others[0] if others else None), others[1:]
     scale, places = _scale(axes[x])
-    colours, known = _colours(plan, axes, cells, hue), baselines(plan, ablation)
-    return Encoding(axes, x, hue, rest, scale, places, colours, cells, across, known)
+    return Encoding(axes, x, hue, rest, scale, places, _colours(plan, axes, cells, hue), cells, across)
 
 
 def _scale(values: list[Any]) -> tuple[str, dict[str, float]]:

@@ -11,6 +11,7 @@ from ssma.report.encoding import MARKERS, Encoding, encode
 from ssma.report.labels import Metric, metrics_of, setting, value_text
 from ssma.report.statistics import summarise
 from ssma.report.svg import TIP
+from ssma.study.part import baselines
 from ssma.study.records import write_atomic
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
     datasets = [label for label in plan["datasets"] if any(cell["dataset"] == label for cell in cells)]
     keys = list(dict.fromkeys(map(encoding.row, cells)))
     summary, metrics = summarise(frame), metrics_of(frame)
+    axes, known = plan["ablations"][ablation]["axes"], baselines(plan, ablation)
     ok = frame[(frame["stage"] == "evaluate") & (frame["status"] == "ok")].sort_values(["split", "repeat"])
     tests = dict(iter(ok.groupby("arm")["test"]))
     width = _panel_width(encoding)
@@ -70,7 +72,7 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
             ax = grid[row][column]
             panel = [cell for cell in cells if cell["dataset"] == dataset and encoding.row(cell) == key]
             if panel:
-                lines = lines_of(plan, ablation, encoding, panel)
+                lines = lines_of(axes, known, encoding, panel)
                 drawn += lines
                 _lines(ax, lines, panel, encoding, summary, arms)
                 _panel(ax, panel, encoding, summary, tests, arms)

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 Row = dict[str, Any]
 """A row of a frame, None where it has no value."""
-LONG = ("label", "reason", "versions", "modules")
-"""Columns that `rows_of` leaves out, as they take most of the memory."""
+READ = {
+    "arm", "dataset", "direction", "stage", "trial", "trial_state", "split", "repeat", "status", "validation", "test",
+    "epochs", "hidden_channels", "parameters", "budget", "seconds", "device", "fit", "split_hash", "data_hash",
+}  # fmt: skip
+"""The columns that `rows_of` returns, beside the hyperparameters: all of them would take twice the memory."""
 
 
 def once(find: "Callable[[pandas.DataFrame], Found]") -> "Callable[[pandas.DataFrame], Found]":
@@ -31,9 +34,9 @@ def once(find: "Callable[[pandas.DataFrame], Found]") -> "Callable[[pandas.DataF
 
 @once
 def rows_of(frame: "pandas.DataFrame") -> dict[str, list[Row]]:
-    """Returns the rows of every arm, in their order."""
-    told = frame.drop(columns=list(LONG), errors="ignore")
-    names, found = list(told), {}
+    """Returns the rows of every arm, in their order, with the columns ``READ`` and ``hp.*``."""
+    names, found = [name for name in frame if name in READ or name.startswith("hp.")], {}
+    told = frame[names]
     for values in told.astype(object).where(told.notna(), None).to_numpy():
         row = dict(zip(names, values, strict=True))
         found.setdefault(row["arm"], []).append(row)
