@@ -1,19 +1,23 @@
 """Arms side by side on the units that they share, and what is done where fits are not ok."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from ssma.report.once import Row, once, rows_of
 from ssma.study.config import Report
 
 if TYPE_CHECKING:
     import pandas
     from numpy.typing import NDArray
 
-KEY = ["split", "repeat"]
 HASHES = ("split_hash", "data_hash")
 WORST = "A failed fit counts as the worst test metric of the data set in this report (report.missing: worst)."
 """What tables say of ``missing: worst``."""
+Fits = dict[tuple[int, int], Row]
+"""The evaluation fits of an arm, planned or made, by split and repeat."""
 
 
 @dataclass(frozen=True)
@@ -34,39 +38,85 @@ def report_options(plan: dict[str, Any]) -> Report:
     return Report.model_validate(plan["config"].get("report", {}))
 
 
-def align(frame: "pandas.DataFrame", arms: Sequence[str], missing: str) -> Aligned:
+@once
+def evaluation_fits(frame: "pandas.DataFrame") -> dict[str, Fits]:
+    """Returns those of every arm, in the order of the frame."""
+    return {
+        arm: {(row["split"], row["repeat"]): row for row in rows if row["stage"] == "evaluate"}
+        for arm, rows in rows_of(frame).items()
+    }
+
+
+def by_unit(tests: dict[tuple[int, int], float], by_split: bool) -> list[float]:
+    """Returns the test metrics of an arm per unit: the mean of each split's seeds, in the order of the splits, or as
+    they are."""
+    if not by_split:
+        return list(tests.values())
+    seeds: dict[int, list[float]] = {}
+    for (split, _), test in tests.items():
+        seeds.setdefault(split, []).append(test)
+    return [math.fsum(seeds[split]) / len(seeds[split]) for split in sorted(seeds)]
+
+
+def several_splits(places: Iterable[tuple[int, int]]) -> bool:
+    """Says whether fits are of more than one split."""
+    return len({split for split, _ in places}) > 1
+
+
+def align(
+    frame: "pandas.DataFrame", arms: Sequence[str], missing: str, beside: Mapping[str, Fits] = MappingProxyType({})
+) -> Aligned:
     """Pairs the evaluation fits of arms of one data set by split, split hash, data hash and seed.
 
     Where a fit of any arm is not ok, ``missing`` decides. ``not_testable``: the rest is described, not tested.
     ``drop``: the rest is tested. ``worst``: a fit that was made and is not ok counts as the worst test metric among all
     ok evaluation fits of the data set in the frame; one that was not made leaves the arms untested.
+
+    Args:
+        frame: The records.
+        arms: Ids of arms.
+        missing: As above.
+        beside: Fits of what is no arm of the frame, which count among its own.
     """
-    evaluated = frame[frame["stage"] == "evaluate"]
-    rows = evaluated[evaluated["arm"].isin(arms)].set_index(["arm", *KEY])
-    tables = {part: rows[part].unstack("arm") for part in ("status", "test", *HASHES)}
-    planned = tables["status"].reindex(columns=arms).dropna()
-    test = tables["test"].reindex(index=planned.index, columns=arms)
-    hashes = [tables[part].reindex(index=planned.index, columns=arms).nunique(axis=1) for part in HASHES]
-    usable = planned == "ok"
-    if missing == "worst":
-        made = ~usable & (planned != "missing")
-        test = test.mask(made, _worst(evaluated, rows["dataset"].iloc[0]))
-        usable |= made
-    whole = usable.all(axis=1) & test.notna().all(axis=1)
-    for different in hashes:
-        whole &= different <= 1
-    by_split = planned.index.get_level_values("split").nunique() > 1
-    kept = test[whole]
-    values = kept.groupby("split").mean() if by_split else kept
-    lacking = len(planned) - len(kept)
-    return Aligned(values.to_numpy(dtype=float), _reason(lacking, len(planned), missing), by_split)
+    import numpy
+
+    known = evaluation_fits(frame)
+    fits = [beside.get(arm) or known.get(arm, {}) for arm in arms]
+    planned = sorted(set.intersection(*map(set, fits)))
+    worst = _worst(frame, fits[0][planned[0]], beside) if missing == "worst" and planned else None
+    tests: list[dict[tuple[int, int], float]] = [{} for _ in arms]
+    for place in planned:
+        here = [each[place] for each in fits]
+        scores = [_score(one, worst) for one in here]
+        alike = all(len({one[part] for one in here} - {None}) <= 1 for part in HASHES)
+        if alike and None not in scores:
+            for column, score in zip(tests, scores, strict=True):
+                column[place] = score
+    by_split, kept = several_splits(planned), len(tests[0])
+    values = numpy.array([by_unit(column, by_split) for column in tests], dtype=float).T
+    return Aligned(values, _reason(len(planned) - kept, len(planned), missing), by_split)
 
 
-def _worst(evaluated: "pandas.DataFrame", dataset: str) -> float | None:
-    known = evaluated[(evaluated["dataset"] == dataset) & (evaluated["status"] == "ok")]
-    if known.empty:
-        return None
-    return float(known["test"].max() if known["direction"].iloc[0] == "minimize" else known["test"].min())
+def _score(fit: Row, worst: float | None) -> float | None:
+    """Returns the test metric of a fit that is ok, ``worst`` for one that was made and is not."""
+    return fit["test"] if fit["status"] == "ok" else None if fit["status"] == "missing" else worst
+
+
+def _worst(frame: "pandas.DataFrame", fit: Row, beside: Mapping[str, Fits]) -> float | None:
+    """Returns the worst test metric of the data set of ``fit``."""
+    tests = [_score(one, None) for fits in beside.values() for one in fits.values()]
+    known = [test for test in (*tests, _worst_tests(frame).get(fit["dataset"])) if test is not None]
+    return (max if fit["direction"] == "minimize" else min)(known, default=None)
+
+
+@once
+def _worst_tests(frame: "pandas.DataFrame") -> dict[str, float]:
+    """Returns the worst test metric of the ok evaluation fits of each data set that has any."""
+    ok = frame[(frame["stage"] == "evaluate") & (frame["status"] == "ok")]
+    return {
+        dataset: rows["test"].max() if rows["direction"].iloc[0] == "minimize" else rows["test"].min()
+        for dataset, rows in ok[["dataset", "direction", "test"]].groupby("dataset")
+    }
 
 
 def _reason(lacking: int, planned: int, missing: str) -> str:

@@ -22,7 +22,7 @@ from ssma.report.paper_tables import beside, improvement_table, results_table
 from ssma.report.ranking import diagram, diagram_caption, rank, ranks_table
 from ssma.report.sanity import Repeated, copies_marked, copy_notes, read_copies, read_sanity
 from ssma.report.selection_bias import Bias, biases
-from ssma.report.show import describe_arm
+from ssma.report.show import describe_arm, prepared
 from ssma.report.statistics import summarise
 from ssma.report.svg import inline_svg
 from ssma.report.table import Table
@@ -33,13 +33,15 @@ from ssma.report.words import words
 from ssma.study.ids import code_fingerprint
 from ssma.study.jobs import older_than_records
 from ssma.study.lookup import named, read_plan
-from ssma.study.part import part
+from ssma.study.part import compares, part
 from ssma.study.paths import Results
 from ssma.study.records import write_atomic
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+
+ONE_MARK = "No figure: each panel would show one setting, beside no other and no baseline."
 
 
 def build(results: Results, out: Path, ablation: str | None = None) -> None:
@@ -91,8 +93,9 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
         return
     keep(results, plan, Results(out))
     as_run = Results(Path("results", plan["study"]))  # a page that is passed on names no folder of one machine
+    data = {label: prepared(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
     for arm in plan["arms"]:
-        text = describe_arm(results, plan, arm, as_run)
+        text = describe_arm(results, plan, arm, as_run, data[arm["dataset"]])
         write_atomic(out / "arms" / f"{arm['id']}.html", arm_page(arm["label"], text).encode())
 
 
@@ -118,8 +121,13 @@ def _section(
     tables = [comparison(plan, name, frame, sanity, against), paired(plan, name, frame, ratios)]
     tables.append(floor_table(plan, name, against))
     tables += [axis_table(plan, name, frame, ratios), affine_table(plan, name, frame)]
-    data, text = drawn.data_csv(plan, name, frame), drawn.caption(plan, name, frame)
-    pictures = [_picture(figures.draw(plan, name, frame), out, name, text, data)]
+    pictures, found = [], words(plan, name, frame, ratios, against)
+    if compares(plan, name):
+        data, text = drawn.data_csv(plan, name, frame), drawn.caption(plan, name, frame)
+        pictures.append(_picture(figures.draw(plan, name, frame), out, name, text, data))
+    else:
+        claim = drawn.claim_of(plan, name)  # which else stands in the caption
+        found = replace(found, overall=[*found.overall, ONE_MARK, *([f"The paper: {claim}"] if claim else [])])
     if maps := affine_figure(plan, name, frame):
         numbers = affine_data(plan, name, frame).to_csv(index=False)
         pictures.append(_picture(maps, out, f"{name}-map", affine_caption(), numbers))
@@ -127,7 +135,6 @@ def _section(
         tables.append(ranks_table(name, ranking))
         if figure := diagram(plan, name, ranking):
             pictures.append(_picture(figure, out, f"{name}-ranks", diagram_caption(ranking), tables[-1].csv()))
-    found = words(plan, name, frame, ratios, against)
     return Section(name, plan["ablations"][name]["title"], [table for table in tables if table], pictures, found)
 
 

@@ -1,9 +1,11 @@
 """What a reader must be warned of: unequal treatment, choice by the test set, mixed code, gaps."""
 
 from collections.abc import Callable, Iterator
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import listing, point_text, spans, value_text
+from ssma.report.once import Row, rows_of
 from ssma.report.statistics import BIASED
 from ssma.study.ids import canonical_json
 
@@ -59,7 +61,7 @@ def unequal_effort(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame
     """
     axes, cells = plan["ablations"][ablation]["axes"], plan["ablations"][ablation]["cells"]
     planned = {arm["id"]: arm["trials"] for arm in plan["arms"]}
-    groups = dict(iter(frame.groupby("arm", sort=False)))
+    rows = rows_of(frame)
     lines = []
     for dataset, layer in dict.fromkeys((cell["dataset"], cell["layer"]) for cell in cells):
         here = {
@@ -67,7 +69,7 @@ def unequal_effort(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame
             for cell in cells
             if (cell["dataset"], cell["layer"]) == (dataset, layer)
         }
-        effort = {arm: _effort(groups[arm]) for arm in here}
+        effort = {arm: _effort(rows[arm]) for arm in here}
         effort = {arm: found for arm, found in effort.items() if found is not None}
         if len(effort) < 2:
             continue
@@ -77,17 +79,16 @@ def unequal_effort(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame
     return lines
 
 
-def _effort(rows: "pandas.DataFrame") -> dict[str, Any] | None:
-    good = rows[(rows["stage"] == "evaluate") & (rows["status"] == "ok")]
-    if good.empty:
+def _effort(rows: list[Row]) -> dict[str, Any] | None:
+    good = [row for row in rows if row["stage"] == "evaluate" and row["status"] == "ok"]
+    if not good:
         return None
-    trials = rows.dropna(subset=["trial_state"]).drop_duplicates("trial")
-    devices = sorted({"CPU" if device == "cpu" else "GPU" for device in good["device"].dropna()})
+    states = {row["trial"]: row["trial_state"] for row in rows if row["trial_state"] is not None}
     return {
-        "complete": int((trials["trial_state"] == "complete").sum()),
-        "epochs": float(good["epochs"].astype("float64").median()),
-        "parameters": float(good["parameters"].astype("float64").median()),
-        "devices": " and ".join(devices),
+        "complete": list(states.values()).count("complete"),
+        "epochs": float(median(row["epochs"] for row in good)),
+        "parameters": float(median(row["parameters"] for row in good)),
+        "devices": " and ".join(sorted({"CPU" if row["device"] == "cpu" else "GPU" for row in good if row["device"]})),
     }
 
 

@@ -35,23 +35,31 @@ class Line:
         return different.pop() if len(different) == 1 else None
 
 
-def lines_of(plan: dict[str, Any], ablation: str, encoding: Encoding, panel: list[dict[str, Any]]) -> list[Line]:
+def lines_of(
+    axes: dict[str, list], known: dict[str, str], encoding: Encoding, panel: list[dict[str, Any]]
+) -> list[Line]:
     """Returns the baselines of the cells of one panel, which share data set and layer.
 
-    These are the cells that no other axis acts on, and the baseline: of the study (`ssma.study.part.baselines`), or
-    where aggregators stand side by side their own.
+    These are the cells that no other axis acts on, and the baseline: of the study, or where aggregators stand side by
+    side their own.
+
+    Args:
+        axes: Those of the ablation.
+        known: Its baselines in the study, as `ssma.study.part.baselines` returns them.
+        encoding: How it is drawn.
+        panel: The cells.
     """
     place = (panel[0]["dataset"], panel[0]["layer"])
     here = [cell for cell in encoding.across if (cell["dataset"], cell["layer"]) == place]
     everywhere = list(encoding.places.values())
     found = [Line(cell["point"]["aggregator"], None, dict.fromkeys(everywhere, cell["arm"])) for cell in here]
     name = baseline_name(place[1])
-    if name in plan["ablations"][ablation]["axes"].get("aggregator", []):
+    if name in axes.get("aggregator", []):
         if encoding.x == "aggregator" and not encoding.hue:
             mine = [cell["arm"] for cell in panel if cell["point"]["aggregator"] == name]
             found += [Line(name, None, dict.fromkeys(everywhere, arm)) for arm in mine]
         return found
-    known, by_level = baselines(plan, ablation), {}
+    by_level: dict[int, dict[float, str]] = {}
     for cell in panel:
         if cell["arm"] in known:
             at = encoding.places[canonical_json(cell["point"][encoding.x])]

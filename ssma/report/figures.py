@@ -11,6 +11,7 @@ from ssma.report.encoding import MARKERS, Encoding, encode
 from ssma.report.labels import Metric, metrics_of, setting, value_text
 from ssma.report.statistics import summarise
 from ssma.report.svg import TIP
+from ssma.study.part import baselines
 from ssma.study.records import write_atomic
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
     datasets = [label for label in plan["datasets"] if any(cell["dataset"] == label for cell in cells)]
     keys = list(dict.fromkeys(map(encoding.row, cells)))
     summary, metrics = summarise(frame), metrics_of(frame)
+    axes, known = plan["ablations"][ablation]["axes"], baselines(plan, ablation)
     ok = frame[(frame["stage"] == "evaluate") & (frame["status"] == "ok")].sort_values(["split", "repeat"])
+    tests = dict(iter(ok.groupby("arm")["test"]))
     width = _panel_width(encoding)
     turn, below = _ticks(encoding, width)
     size = (0.8 + width * len(datasets), 0.8 + 2.3 * len(keys) + below)
@@ -69,10 +72,10 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
             ax = grid[row][column]
             panel = [cell for cell in cells if cell["dataset"] == dataset and encoding.row(cell) == key]
             if panel:
-                lines = lines_of(plan, ablation, encoding, panel)
+                lines = lines_of(axes, known, encoding, panel)
                 drawn += lines
                 _lines(ax, lines, panel, encoding, summary, arms)
-                _panel(ax, panel, encoding, summary, ok, arms)
+                _panel(ax, panel, encoding, summary, tests, arms)
             else:
                 ax.set_axis_off()
             ax.set_title(_wrapped(f"{dataset} · {key}", width), loc="left", color=INK)
@@ -116,14 +119,14 @@ def _panel(
     cells: list[dict],
     encoding: Encoding,
     summary: "pandas.DataFrame",
-    ok: "pandas.DataFrame",
+    tests: "dict[str, pandas.Series]",
     arms: dict[str, dict],
 ) -> None:
     for level in range(len(encoding.levels)):
         drawn = sorted((cell for cell in cells if encoding.level(cell) == level), key=encoding.place)
         for cell in drawn:
-            tests, result = ok.loc[ok["arm"] == cell["arm"], "test"], summary.loc[cell["arm"]]
-            _mark(ax, cell, encoding, result, tests, arm_text(arms[cell["arm"]], result))
+            result = summary.loc[cell["arm"]]
+            _mark(ax, cell, encoding, result, tests.get(cell["arm"]), arm_text(arms[cell["arm"]], result))
         if encoding.numeric and drawn:
             _line(ax, drawn, encoding, summary)
     places = encoding.places.values()
@@ -164,7 +167,7 @@ def _lines(
 
 
 def _mark(
-    ax: "Axes", cell: dict, encoding: Encoding, result: "pandas.Series", tests: "pandas.Series", tip: str
+    ax: "Axes", cell: dict, encoding: Encoding, result: "pandas.Series", tests: "pandas.Series | None", tip: str
 ) -> None:
     """Draws one arm: a point per fit with its mean and spread, or a word where nothing can be drawn."""
     place, colour = encoding.place(cell), encoding.colour(cell)

@@ -1,11 +1,13 @@
 """What of a study as a whole is unequal or has no effect, each in one sentence: epochs, spaces, seconds, pruning."""
 
 import json
+import math
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import extent, listing
+from ssma.report.once import Row, rows_of
 from ssma.study.cost import counted
 from ssma.study.ids import canonical_json
 from ssma.study.part import baselines
@@ -118,7 +120,7 @@ def seconds_apart(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     Compared are arms whose evaluation fits are all ok, others may have ended early, and that ran on one kind of device,
     CPU with CPU and GPU with GPU.
     """
-    spent = {arm: found for arm, rows in frame.groupby("arm", sort=False) if (found := _spent(rows))}
+    spent = {arm: found for arm, rows in rows_of(frame).items() if (found := _spent(rows))}
     ratios: dict[str, dict[Place, float]] = {}
     worst: tuple[float, str] = (0.0, "")
     for place, arms in _beside(plan):
@@ -142,20 +144,21 @@ def seconds_apart(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     )
 
 
-def _spent(rows: "pandas.DataFrame") -> tuple[str, float] | None:
+def _spent(rows: list[Row]) -> tuple[str, float] | None:
     """Returns the kind of device that all fits of an arm ran on, and their seconds; None where that says nothing."""
-    if (rows.loc[rows["stage"] == "evaluate", "status"] != "ok").any():
+    if any(row["stage"] == "evaluate" and row["status"] != "ok" for row in rows):
         return None
-    seconds = seconds_of(rows)
-    used = [kind for kind, value in seconds.items() if value]
-    return (used[0], seconds[used[0]]) if len(used) == 1 else None
+    used = [(kind, seconds) for kind, seconds in seconds_of(rows).items() if seconds]
+    return used[0] if len(used) == 1 else None
 
 
-def seconds_of(rows: "pandas.DataFrame") -> dict[str, float]:
+def seconds_of(rows: list[Row]) -> dict[str, float]:
     """Returns the seconds that an arm's fits, each counted once, trained on a CPU and on a GPU."""
-    fits = rows[rows["device"].notna()].drop_duplicates("fit")
-    on_cpu = fits["device"] == "cpu"
-    return {"CPU": float(fits.loc[on_cpu, "seconds"].sum()), "GPU": float(fits.loc[~on_cpu, "seconds"].sum())}
+    seconds: dict[str, dict[str, float]] = {"CPU": {}, "GPU": {}}
+    for row in rows:
+        if row["device"] is not None:
+            seconds["CPU" if row["device"] == "cpu" else "GPU"].setdefault(row["fit"], row["seconds"] or 0.0)
+    return {kind: math.fsum(of_fits.values()) for kind, of_fits in seconds.items()}
 
 
 def idle_pruning(plan: dict[str, Any]) -> str:
@@ -184,7 +187,7 @@ def alike(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     evaluated["good"] &= ~evaluated["constant"].fillna(False).astype(bool)
     outcomes = {
         arm: rows[compared].to_csv(index=False)
-        for arm, rows in evaluated.groupby("arm", sort=False)
+        for arm, rows in evaluated.groupby("arm", sort=False)[[*compared, "good"]]
         if rows["good"].all()
     }
     found: dict[tuple[str, ...], None] = {}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.align import report_options
+from ssma.report.align import Fits, align, evaluation_fits, report_options
 from ssma.report.checks import chosen_by_test
 from ssma.report.labels import listing, metrics_of
 from ssma.report.layout import lay_out
@@ -71,16 +71,15 @@ def floors(
     """
     options, metrics = report_options(plan), metrics_of(frame)
     arms, made = {arm["id"]: arm for arm in plan["arms"]}, []
-    evaluated = {name: rows for name, rows in frame[frame["stage"] == "evaluate"].groupby("dataset", sort=False)}
+    evaluated = evaluation_fits(frame)
     for name in dict.fromkeys(cell["arm"] for cell in lay_out(plan, ablation).cells):
-        dataset = arms[name]["dataset"]
-        rows = evaluated[dataset]
-        mine = rows[rows["arm"] == name]
-        if dataset not in sanity or not (mine["status"] == "ok").any():
+        dataset, mine = arms[name]["dataset"], evaluated[name]
+        if dataset not in sanity or not any(fit["status"] == "ok" for fit in mine.values()):
             continue
-        predictor = best_predictor(sanity[dataset], set(mine["split"]))
-        beside = _rows(mine, sanity[dataset]["predictors"][predictor], predictor)
-        found = compare_arms(_joined(rows, beside), name, predictor, options, metrics[dataset], ratios.get(dataset))
+        predictor = best_predictor(sanity[dataset], {split for split, _ in mine})
+        beside = {predictor: _in_its_place(mine, sanity[dataset]["predictors"][predictor])}
+        aligned = align(frame, [name, predictor], options.missing, beside)
+        found = compare_arms(aligned, options, metrics[dataset], ratios.get(dataset))
         made.append(Floor(name, dataset, arms[name]["label"], predictor, found))
     family = adjusted([one.difference for one in made])
     return {one.arm: replace(one, difference=found) for one, found in zip(made, family, strict=True)}
@@ -97,23 +96,14 @@ def best_predictor(record: dict[str, Any], splits: set[int]) -> str:
     return max(record["predictors"], key=mean)
 
 
-def _rows(mine: "pandas.DataFrame", values: list[dict[str, Any]], predictor: str) -> "pandas.DataFrame":
-    """Returns the fits of an arm with the predictor in its place, the same for every seed."""
-    known = {row["split"]: row for row in values}
-    test = mine["split"].map(lambda split: known[split]["test"]).astype(float)
-    return mine.assign(
-        arm=predictor,
-        test=test,
-        status=test.notna().map({True: "ok", False: "missing"}),
-        split_hash=mine["split"].map(lambda split: known[split]["split_hash"]),
-    )
-
-
-def _joined(rows: "pandas.DataFrame", beside: "pandas.DataFrame") -> "pandas.DataFrame":
-    import pandas
-
-    columns = ["stage", "dataset", "arm", "split", "repeat", "split_hash", "data_hash", "status", "test", "direction"]
-    return pandas.concat([rows[columns], beside[columns]], ignore_index=True)
+def _in_its_place(mine: Fits, values: list[dict[str, Any]]) -> Fits:
+    """Returns the fits of an arm with a predictor in its place, the same for every seed."""
+    known, found = {row["split"]: row for row in values}, {}
+    for (split, repeat), fit in mine.items():
+        test, split_hash = known[split]["test"], known[split]["split_hash"]
+        status = "missing" if test is None else "ok"
+        found[split, repeat] = fit | {"test": test, "status": status, "split_hash": split_hash}
+    return found
 
 
 def floor_table(plan: dict[str, Any], ablation: str, found: dict[str, Floor]) -> Table | None:

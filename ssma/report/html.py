@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.kept import split_sizes
@@ -16,6 +17,7 @@ from ssma.study.settings import ONLY_FOR_LAYERS
 
 if TYPE_CHECKING:
     import pandas
+    from jinja2 import Template
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,16 @@ def page(
 
 def arm_page(title: str, text: str) -> str:
     """Returns a page of plain text about one arm, with a link back."""
+    return _arm_template().render(title=title, text=text)
+
+
+@cache
+def _arm_template() -> "Template":
     from jinja2 import Environment
 
     from ssma.report.template import ARM_PAGE
 
-    return Environment(autoescape=True).from_string(ARM_PAGE).render(title=title, text=text)
+    return Environment(autoescape=True).from_string(ARM_PAGE)
 
 
 def data_cards(results: Results, plan: dict[str, Any]) -> Table:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.align import WORST, align, report_options
+from ssma.report.align import WORST, Aligned, align, report_options
 from ssma.report.checks import chosen_by_test, unequal_treatment
 from ssma.report.labels import Metric, listing, metrics_of, p_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
@@ -98,18 +98,16 @@ def compare_family(
     """
     options, metrics = report_options(plan), metrics_of(frame)
     datasets = {arm["id"]: arm["dataset"] for arm in plan["arms"]}
-    found = [
-        compare_arms(frame, arm, reference, options, metrics.get(datasets[arm]), ratios.get(datasets[arm]))
-        for arm, reference in references.items()
-    ]
+    found = []
+    for arm, reference in references.items():
+        aligned, dataset = align(frame, [arm, reference], options.missing), datasets[arm]
+        found.append(compare_arms(aligned, options, metrics.get(dataset), ratios.get(dataset)))
     return dict(zip(references, adjusted(found), strict=True))
 
 
-def compare_arms(
-    frame: "pandas.DataFrame", arm: str, reference: str, options: "Report", metric: Metric | None, ratio: float | None
-) -> Difference:
-    """Compares two arms; with units that lack a partner the tests give way to the reason, without any unit all does."""
-    aligned = align(frame, [arm, reference], options.missing)
+def compare_arms(aligned: Aligned, options: "Report", metric: Metric | None, ratio: float | None) -> Difference:
+    """Compares an arm with its reference, ``[units, 2]``; with units that lack a partner the tests give way to the
+    reason, without any unit all does."""
     if not len(aligned.values) or metric is None:
         return Difference(aligned.reason, metric)
     ours, other = aligned.values.T

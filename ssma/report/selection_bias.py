@@ -7,9 +7,11 @@ by construction, whatever the data: how large it is says something, that it is p
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ssma.report.once import Row, rows_of
 from ssma.statistics.pairs import paired_differences
 from ssma.study.records import SIGN
 from ssma.tune.select import Scores, choose, mean_score
@@ -49,7 +51,7 @@ class Bias:
 
     outcomes: dict[str, Outcome]
     gains: tuple[float, ...]
-    states: dict[str, int]
+    states: Counter[str]
     usable: int
     shared: dict[str, int]
 
@@ -59,7 +61,7 @@ class Bias:
         return math.fsum(self.gains) / len(self.gains) if self.gains else math.nan
 
 
-def selection_bias(rows: "pandas.DataFrame") -> Bias:
+def selection_bias(rows: list[Row]) -> Bias:
     """Returns what each rule would report of one arm; a rule that has no trial to take is left out.
 
     Only complete trials can be chosen, by ``test`` only those with a test metric on every split. Where the one that
@@ -70,25 +72,25 @@ def selection_bias(rows: "pandas.DataFrame") -> Bias:
     """
     import pandas
 
-    states = rows.drop_duplicates("trial")["trial_state"].value_counts().to_dict()
-    complete = rows[rows["trial_state"] == "complete"]
-    splits = sorted(int(split) for split in complete["split"].dropna().unique())
+    states = Counter({row["trial"]: row["trial_state"] for row in rows}.values())
+    complete = [row for row in rows if row["trial_state"] == "complete" and row["split"] is not None]
+    splits = sorted({row["split"] for row in complete})
     by_validation = _whole(complete, "validation", splits)
     by_test = {trial: scores for trial, scores in _whole(complete, "test", splits).items() if trial in by_validation}
-    tests = {int(trial): part.set_index("split")["test"] for trial, part in complete.groupby("trial")}
+    tests = {(row["trial"], row["split"]): row["test"] for row in complete}
 
     def outcome(scores: Scores, per_split: bool = False) -> Outcome:
-        trials = choose(scores, splits, complete["direction"].iloc[0], per_split)
-        return Outcome(trials, pandas.Series([tests[trials[s]][s] for s in splits], index=splits, dtype=float))
+        trials = choose(scores, splits, complete[0]["direction"], per_split)
+        return Outcome(trials, pandas.Series([tests[trials[s], s] for s in splits], index=splits, dtype=float))
 
     outcomes, shared, gains = {}, {}, ()
     if by_validation:
         outcomes = {"validation": outcome(by_validation), "per_split": outcome(by_validation, per_split=True)}
-        shared["validation"] = _sharing_the_best(by_validation, complete["direction"].iloc[0])
+        shared["validation"] = _sharing_the_best(by_validation, complete[0]["direction"])
     if by_test:
         outcomes["test"] = outcome(by_test)
-        shared["test"] = _sharing_the_best(by_test, complete["direction"].iloc[0])
-        gains = _gains(outcomes["validation"].tests, outcomes["test"].tests, complete["direction"].iloc[0])
+        shared["test"] = _sharing_the_best(by_test, complete[0]["direction"])
+        gains = _gains(outcomes["validation"].tests, outcomes["test"].tests, complete[0]["direction"])
     return Bias(outcomes, gains, states, len(by_validation), shared)
 
 
@@ -106,13 +108,14 @@ def _sharing_the_best(scores: Scores, direction: str) -> int:
 
 def biases(frame: "pandas.DataFrame") -> dict[str, Bias]:
     """Returns the rules on the trials of every arm that has any."""
-    return {arm: selection_bias(rows) for arm, rows in frame[frame["stage"] == "tune"].groupby("arm", sort=False)}
+    tuned = {arm: [row for row in rows if row["stage"] == "tune"] for arm, rows in rows_of(frame).items()}
+    return {arm: selection_bias(rows) for arm, rows in tuned.items() if rows}
 
 
-def _whole(complete: "pandas.DataFrame", column: str, splits: list[int]) -> Scores:
+def _whole(complete: list[Row], column: str, splits: list[int]) -> Scores:
     """Returns trial -> split -> score, of trials that have it on every split."""
     scores: dict[int, dict[int, float]] = {}
-    there = complete.dropna(subset=["split", column])
-    for trial, split, score in zip(there["trial"], there["split"], there[column], strict=True):
-        scores.setdefault(int(trial), {})[int(split)] = float(score)
+    for row in complete:
+        if row[column] is not None:
+            scores.setdefault(row["trial"], {})[row["split"]] = row[column]
     return {trial: of_splits for trial, of_splits in scores.items() if sorted(of_splits) == splits}

@@ -5,27 +5,45 @@ from typing import Any
 
 from ssma.errors import StudyError
 from ssma.report.affine import without_pictures
+from ssma.report.kept import split_sizes
 from ssma.report.labels import Metric, listing, spans
 from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
 from ssma.study.records import PARTS, read_record
 from ssma.study.space import full_names
 
+Prepared = tuple[dict[str, Any], dict[str, Any]]
+"""The card of a data set and its split sizes."""
 
-def describe_arm(results: Results, plan: dict[str, Any], arm: dict[str, Any], written: Results | None = None) -> str:
+
+def prepared(results: Results, dataset_id: str) -> Prepared | None:
+    """Returns what is said of a data set beside each of its arms; None if it is not prepared."""
+    card = results.data(dataset_id) / "card.json"
+    return (read_record(card), split_sizes(results, dataset_id)) if card.exists() else None
+
+
+def describe_arm(
+    results: Results,
+    plan: dict[str, Any],
+    arm: dict[str, Any],
+    written: Results | None = None,
+    data: Prepared | None = None,
+) -> str:
     """Returns everything about an arm: settings, data, search and choice, seeds, fits with their history, versions.
 
     What is not there yet is said to be so.
 
     Args:
         written: Names files as if the results were here; by default where they are.
+        data: What `prepared` returns of its data set; read by default.
     """
-    written = written or results
+    written, dataset = written or results, plan["datasets"][arm["dataset"]]
+    data = data or prepared(results, dataset["id"])
     paths = (results.chosen(arm["id"]), results.evaluation(arm["id"]))
     chosen, evaluation = (read_record(path) if path.exists() else None for path in paths)
     fits = {fit["id"]: _read(results, written, fit["id"]) for fit in (evaluation or {}).get("fits", [])}
     lines = [arm["label"], *_pairs({"arm": arm["id"], **_own(arm), "result version": plan["result_version"]}), ""]
-    lines += ["data", *_pairs(_data(results, written, plan["datasets"][arm["dataset"]], arm), "  "), ""]
+    lines += ["data", *_pairs(_data(written, dataset, arm, data), "  "), ""]
     settings = full_names(arm["settings"], arm["aggregator"])
     fixed = {key: value for key, value in settings.items() if key not in arm["space"]}  # a default that no fit has
     lines += ["settings", *_pairs(fixed, "  "), ""]
@@ -62,11 +80,10 @@ def describe_fit(results: Results, plan: dict[str, Any], fit_id: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _data(results: Results, written: Results, dataset: dict[str, Any], arm: dict[str, Any]) -> dict[str, Any]:
-    folder = results.data(dataset["id"])
-    if not (folder / "card.json").exists():
+def _data(written: Results, dataset: dict[str, Any], arm: dict[str, Any], data: Prepared | None) -> dict[str, Any]:
+    if data is None:
         return {"data set": dataset["label"], "card": "not prepared"}
-    card, splits = read_record(folder / "card.json"), read_record(folder / "splits.json")
+    card, splits = data
     how = {key: splits[key] for key in ("scheme", "folds", "seed") if key in splits}
     hashes = (f"{number} {splits['splits'][number]['hash']}" for number in arm["splits"])
     return {

@@ -8,7 +8,9 @@ SAMPLE standard deviation (n - 1) over splits. With a single split, both are ove
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
+from ssma.report.align import by_unit, evaluation_fits, several_splits
 from ssma.report.labels import extent
+from ssma.report.once import once
 from ssma.statistics.describe import Description, describe
 from ssma.study.cost import counted
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 BIASED = "biased: chosen by the test metric"
 
 
+@once
 def summarise(frame: "pandas.DataFrame") -> "pandas.DataFrame":
     """Returns one row per arm (the index) over its evaluation rows, in raw units.
 
@@ -80,8 +83,6 @@ def _reason(rows: "pandas.DataFrame") -> str:
 
 def description_of(frame: "pandas.DataFrame", arm: str) -> Description | None:
     """Returns an arm's mean, spread and interval over the units of `summarise`, in raw units; None if no fit is ok."""
-    rows = frame[(frame["arm"] == arm) & (frame["stage"] == "evaluate")]
-    ok = rows[rows["status"] == "ok"]
-    if ok.empty:
-        return None
-    return describe(ok.groupby("split")["test"].mean() if rows["split"].nunique() > 1 else ok["test"])
+    fits = evaluation_fits(frame).get(arm, {})
+    ok = {place: fit["test"] for place, fit in fits.items() if fit["status"] == "ok"}
+    return describe(by_unit(ok, several_splits(fits))) if ok else None

@@ -24,6 +24,12 @@ def baselines(plan: dict[str, Any], ablation: str) -> dict[str, str]:
     return {arm: baseline for arm, baseline in found.items() if baseline}
 
 
+def compares(plan: dict[str, Any], ablation: str) -> bool:
+    """Says whether an ablation has settings, or a baseline, beside each other: what has neither makes no figure."""
+    axes = plan["ablations"][ablation]["axes"]
+    return any(len(values) > 1 for values in axes.values()) or bool(baselines(plan, ablation))
+
+
 def arms_of(plan: dict[str, Any], ablation: str) -> list[str]:
     """Returns the ids of an ablation's arms and of their baselines, in the order of the plan."""
     used = {cell["arm"] for cell in plan["ablations"][ablation]["cells"]} | set(baselines(plan, ablation).values())

@@ -318,8 +318,7 @@ def test_best_epoch_is_the_best_validation_metric_and_of_equals_the_later(
 
 def test_what_is_minimised_is_the_mean_over_the_labels_that_are_known(prepared, monkeypatch):
     monkeypatch.setattr("ssma.fit.training.adamw", lambda network, **_: torch.optim.SGD(network.parameters(), lr=1.0))
-    training, scores = scripted_training(prepared, [0.5])
-    monkeypatch.setattr("ssma.fit.training.evaluate", lambda *a: next(scores))
+    training = scripted_training(monkeypatch, prepared, [0.5])
     labels = torch.tensor([[1.0, math.nan], [math.nan, 1.0], [1.0, 0.0]])
     training.train = SimpleNamespace(epoch=lambda order: [SimpleNamespace(num_graphs=3, y=labels)])
     training.task = Task("bce", "m", "maximize")

@@ -267,3 +267,19 @@ def test_reports_need_no_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_what_stands_beside_nothing_has_no_figure(fabric, tmp_path):
+    for arm, test in (("MUTAG-gcn-ssma", 0.8), ("MUTAG-gcn-sum", 0.7), ("MUTAG-gin-ssma", 0.9)):
+        fabric.evaluated(fabric.arm(arm), {(split, repeat): test for split in range(3) for repeat in range(2)})
+    fabric.ablation("alone", {"aggregator": ["ssma"]}, {"MUTAG-gin-ssma": ["ssma"]})
+    fabric.ablation("beside", {"aggregator": ["ssma"]}, {"MUTAG-gcn-ssma": ["ssma"]})
+    fabric.plan()
+    plan = read_plan(fabric.results.plan)
+    plan["config"]["ablations"] = {"alone": {"claim": "SSMA stands alone."}}
+    write_record(fabric.results.plan, plan)
+    build(fabric.results, tmp_path / "out")
+    assert {path.name for path in tmp_path.glob("out/figures/*")} == {"beside.csv", "beside.pdf", "beside.png"}
+    html = (tmp_path / "out/index.html").read_text()
+    assert (html.count("<svg"), html.count("No figure: each panel would show one setting")) == (1, 1)
+    assert "MUTAG, gin: ssma, accuracy in % 90.0" in html and "<p>The paper: SSMA stands alone.</p>" in html

@@ -15,6 +15,7 @@ from ssma.report.kept import split_sizes
 from ssma.report.svg import TIP, inline_svg
 from ssma.report.tables import comparison
 from ssma.study.lookup import read_plan
+from ssma.study.part import baselines
 from ssma.study.records import write_record
 
 
@@ -45,7 +46,7 @@ def test_the_sum_is_a_dashed_line_at_its_mean_with_its_deviation(across, ablatio
 
     plan, frame = read_plan(across.plan), collect(across)
     encoding = encode(plan, ablation)
-    (line,) = lines_of(plan, ablation, encoding, encoding.cells)
+    (line,) = lines_of(plan["ablations"][ablation]["axes"], baselines(plan, ablation), encoding, encoding.cells)
     assert (line.name, line.single, line.level) == ("sum", "MUTAG-gcn-sum", None)
     figure = draw(plan, ablation, frame)
     (ax,) = figure.axes
@@ -79,7 +80,7 @@ def test_a_baseline_of_each_place_is_drawn_from_place_to_place(fabric):
     fabric.ablation("width", {"model.hidden_channels": [8, 16]}, cells)
     plan = fabric.plan()
     encoding = encode(plan, "width")
-    (line,) = lines_of(plan, "width", encoding, encoding.cells)
+    (line,) = lines_of(plan["ablations"]["width"]["axes"], baselines(plan, "width"), encoding, encoding.cells)
     assert line.arms == {8.0: "MUTAG-gcn-sum-8", 16.0: "MUTAG-gcn-sum-16"} and line.single is None
     (ax,) = draw(plan, "width", collect(fabric.results)).axes
     assert [list(item.get_ydata()) for item in ax.lines if item.get_linestyle() == "--"] == [[50.0, 60.0]]

@@ -7,6 +7,7 @@ import pytest
 
 from ssma.report.build import build
 from ssma.report.frame import collect
+from ssma.report.once import rows_of
 from ssma.report.selection_bias import Outcome, biases, selection_bias
 from ssma.report.selection_figure import caption, draw
 from ssma.report.selection_table import table
@@ -25,7 +26,7 @@ def rows(test=TEST, direction="maximize", validation=VALIDATION, states=STATES):
         for trial in states for split in (0, 1)
     ]  # fmt: skip
     frame = pandas.DataFrame([*found, {"arm": "a", "stage": "tune", "trial": 4, "trial_state": "failed"}])
-    return frame.astype({"trial": "Int64", "split": "Int64", "validation": "float64", "test": "float64"})
+    return rows_of(frame.astype({"trial": "Int64", "split": "Int64", "validation": "float64", "test": "float64"}))["a"]
 
 
 def test_the_three_rules_on_the_same_trials():

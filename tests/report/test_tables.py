@@ -55,6 +55,7 @@ def test_an_axis_of_settings_makes_rows(plan, frame):
 
 
 def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):
+    frame = frame.copy()
     frame.loc[(frame["stage"] == "tune") & (frame["trial"] == 0), "validation"] = 0.5
     frame.loc[frame["stage"] == "evaluate", "validation"] += 0.04
     table = arms(plan, frame, biases(frame))
@@ -77,6 +78,7 @@ def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):
     assert row["chosen: test on tuned splits"] == "82.0 ± 2.8 (2)"
     assert row["test-selected (biased): test on tuned splits"] == "92.0 ± 2.8 (2)"
     assert "biased: chosen by the test metric" in table.caption
+    frame = frame.copy()
     frame.loc[(frame["stage"] == "tune") & (frame["trial"] == 0) & (frame["split"] == 1), "test"] = None
     row = dict(zip(table.columns, texts(arms(plan, frame, biases(frame)))[1], strict=True))
     assert row["chosen: test on tuned splits"] == "80.0 (1/2)"

@@ -17,7 +17,7 @@ from ssma.study.jobs import (
     free_dead_locks,
     prepare_jobs,
 )
-from ssma.study.part import arms_of, part
+from ssma.study.part import arms_of, compares, part
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.reading import from_command_line, read_study
@@ -61,6 +61,7 @@ SEARCHED = {arm["id"] for arm in PLAN["arms"] if arm["space"]}
 THEORY = Planned(
     (experiment["id"], name) for name, experiment in PLAN["theory"].items()
 )
+DRAWN = [name for name in PLAN["ablations"] if compares(PLAN, name)]
 GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
 
 shell.prefix(prepare_jobs(Path(workflow.basedir)))

@@ -50,7 +50,7 @@ rule report:
             category="Tables",
         ),
         figures=report(
-            expand(f"{REPORT}/figures/{{ablation}}.png", ablation=PLAN["ablations"]),
+            expand(f"{REPORT}/figures/{{ablation}}.png", ablation=DRAWN),
             caption="../report/figure.rst",
             category="Figures",
         ),
