@@ -83,6 +83,8 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def circumstances(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Returns what a fit that came out otherwise was made by and is not made by now: device, code, versions."""
+    """Returns what a fit that came out otherwise was made by and is not made by now: device, code, versions; and that a
+    GPU, if it was there both times, is not deterministic."""
     one, other = ({"device": record["device"], "code": record["code"], **record["versions"]} for record in (old, new))
-    return [f"{key} was {one.get(key)}, is {other[key]}" for key in other if one.get(key) != other[key]]
+    found = [f"{key} was {one.get(key)}, is {other[key]}" for key in other if one.get(key) != other[key]]
+    return found + ["a GPU is not deterministic"] * (old["device"] == new["device"] != "cpu")

@@ -51,6 +51,9 @@ def test_a_fit_comes_out_as_recorded(tmp_path):
         f"code was c, is {again['code']}",
         f"torch was 1.0, is {again['versions']['torch']}",
     ]
+    on_gpu = {"device": "NVIDIA H200"}
+    assert circumstances(record | on_gpu, again | on_gpu) == ["a GPU is not deterministic"]
+    assert circumstances(record | on_gpu, again) == ["device was NVIDIA H200, is cpu"]
     with pytest.raises(StudyError, match="holds other data than it was trained on"):
         next(rerun(results, [record | {"spec": spec | {"data_hash": "other"}}], "cpu"))
     changed = spec | {"class": CLASS, "class_code": "of other code"}
