@@ -182,11 +182,13 @@ def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path,
         ("evaluated/chosen", "ok", None),
         ("evaluated/evaluation", "failed", "2 of 3 fits failed"),
         ("killed/chosen", "ok", None),
+        ("waiting/chosen", "ok", None),
     ):
         record = {"kind": Path(path).name, "arm_id": Path(path).parent.name, "status": status, "reason": reason}
         write_record(tmp_path / "arms" / f"{path}.json", record)
     for path, text in (
         ("tune/killed", "2 trials\n"),
+        ("tune/waiting", "2 trials\n"),
         ("evaluate/killed", "a\nfit 3 of 9\n\n"),
         ("tune/tuning", "ssma: no x\n"),
         ("theory/mixing-1", "epoch 7\n"),

@@ -115,14 +115,16 @@ def unfinished(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
 
 def why_no_result(results: Results, arm_id: str) -> str | None:
     """Returns None for an arm that has a result, else what its records say of that, or else the last line of the log of
-    its job: one that was killed leaves no record. Of an arm that was not begun it is an empty text.
+    its job: one that was killed leaves no record. Of an arm whose job was not begun it is an empty text.
     """
+    jobs = ["evaluate", "tune"]
     for path in (results.evaluation(arm_id), results.chosen(arm_id)):
         if path.exists():
             why = _why_not(path)
             if why or path == results.evaluation(arm_id):
                 return why
-    return _left_by(results, ["evaluate", "tune"], arm_id)
+            jobs = ["evaluate"]  # the search has ended well
+    return _left_by(results, jobs, arm_id)
 
 
 def _why_not(path: Path) -> str | None:
