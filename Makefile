@@ -31,8 +31,9 @@ bench: .venv/ready
 	@$(BIN)/ssma bench fit
 	@$(BIN)/ssma bench runtime
 
-# The scripts of an environment name its folder: of a checkout that was moved or copied it is made anew.
-ifneq ($(shell cat .venv/ready 2>/dev/null),$(CURDIR))
+# The scripts of an environment name its folder: of a checkout that was moved or copied it is made anew. One that does
+# not say where it was made is the user's own, or older, and nothing is taken from it.
+ifneq ($(shell grep . .venv/ready 2>/dev/null || pwd -P),$(CURDIR))
 .PHONY: .venv/ready
 CLEAR := --clear
 endif

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     log.setLevel(logging.INFO)
     for stop in (signal.SIGTERM, signal.SIGHUP):  # the latter comes where a terminal or a connection is closed
-        if signal.getsignal(stop) != signal.SIG_IGN:  # as nohup wants it
+        if stop == signal.SIGTERM or signal.getsignal(stop) != signal.SIG_IGN:  # as nohup wants it
             signal.signal(stop, lambda *_: sys.exit(STOPPED))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # a background job may have closed it
     sys.stdout.reconfigure(errors="replace")  # a character that a terminal lacks stops no command

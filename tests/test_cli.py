@@ -92,10 +92,13 @@ def test_who_stops_a_command_sees_one_word_and_the_shell_sees_the_signal():
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "KeyboardInterrupt\n")
 
 
-@pytest.mark.parametrize(("wanted", "status", "told"), [("SIG_DFL", 143, ""), ("SIG_IGN", 0, "goes on\n")])
-def test_who_closes_a_terminal_stops_a_command_unless_nohup_was_called(wanted, status, told):
-    closed = "c._schema = lambda _: signal.raise_signal(signal.SIGHUP) or print('goes on')"
-    run = f"import ssma.cli as c, signal; signal.signal(signal.SIGHUP, signal.{wanted}); {closed}; c.main(['schema'])"
+@pytest.mark.parametrize(
+    ("name", "wanted", "status", "told"),
+    [("SIGHUP", "SIG_DFL", 143, ""), ("SIGHUP", "SIG_IGN", 0, "goes on\n"), ("SIGTERM", "SIG_IGN", 143, "")],
+)
+def test_who_closes_a_terminal_stops_a_command_unless_nohup_was_called(name, wanted, status, told):
+    closed = f"c._schema = lambda _: signal.raise_signal(signal.{name}) or print('goes on')"
+    run = f"import ssma.cli as c, signal; signal.signal(signal.{name}, signal.{wanted}); {closed}; c.main(['schema'])"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", run], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (status, told, "")

@@ -75,8 +75,8 @@ class RecurrentAggregation(GroupedAggregation):
         raise NotImplementedError
 
     def _step(self, of_input: Tensor, of_state: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
-        """Returns the states after a step, the same numbers as torch's, from the linear maps of the input and of the
-        first state."""
+        """Returns the states after a step, as torch has them but for the rounding of a float32 LSTM, from the linear
+        maps of the input and of the first state."""
         raise NotImplementedError
 
     # The networks always run as in training: there is no dropout, and CUDA can go backward in no other mode.

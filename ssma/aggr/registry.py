@@ -156,11 +156,14 @@ def _by_target(
     aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, Any]
 ) -> tuple[tuple[Tensor], dict[str, Any]]:
     """Sorts messages by target, those of one in their order, as many of PyG's aggregations want them; a layer puts its
-    self-loops behind the edges."""
+    self-loops behind the edges. What the layer shows of their sources goes along."""
     index = options["index"]
     if index is None or (not recorded() and bool((index[1:] >= index[:-1]).all())):
         return inputs, options
     order = index.argsort(stable=True)
+    for each in aggr.modules():
+        if isinstance(each, SSMAAggregation) and (shown := each.node_features) is not None:
+            each.show(shown._replace(source_index=shown.source_index[order]))
     return (inputs[0].index_select(options["dim"], order),), options | {"index": index[order]}
 
 
@@ -190,8 +193,11 @@ def _check_result(aggr: Aggregation, inputs: tuple[Tensor], options: dict[str, A
 def _check_rows(aggr: Aggregation, x: Tensor, out: Tensor, index: Tensor, dim_size: int, dim: int) -> None:
     """Refuses rows that change with the messages of other nodes: the graphs of a batch would see each other.
 
-    What draws at random in evaluation too cannot be asked. Buffers and the random state stay as they are.
+    What draws at random in evaluation too cannot be asked, nor what needs more of a layer than its messages. Buffers
+    and the random state stay as they are.
     """
+    if any(getattr(part, "slots_from", None) == "features" for part in aggr.modules()):
+        return
 
     def rows(first: int, end: int) -> Tensor:
         kept = ((first <= index) & (index < end)).nonzero().flatten()

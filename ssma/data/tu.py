@@ -44,7 +44,8 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         files = tuple(f"raw/{name}_{part}.txt" for part in parts)
         provide(replace(origin, files=files), work / name, mirror)
 
-    need((*NEEDED, *FEATURES.get(name, ())))
+    unused = set() if spec.get("node_attributes") else {"node_attributes"}
+    need((*NEEDED, *(part for part in FEATURES.get(name, ()) if part not in unused)))
     if not (work / name / "raw" / f"{name}_graph_attributes.txt").is_file():
         need((*NEEDED, "graph_labels"))
     return read_set(name, work, spec)

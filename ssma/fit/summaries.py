@@ -7,6 +7,14 @@ from torch import nn
 from ssma.study.ids import canonical_json
 
 
+def has_method(module: nn.Module, name: str) -> bool:
+    """Says whether a module can be asked for something, by its class or a function that it was given.
+
+    A layer or a number of that name is no method; what a wrapper hands on is asked of the module inside it.
+    """
+    return callable(vars(module).get(name, getattr(type(module), name, None)))
+
+
 def module_summaries(network: nn.Module) -> dict[str, dict[str, Any]]:
     """Returns the ``summary()`` of every module that has this method, by the module's name; empty ones are left out.
 
@@ -15,7 +23,7 @@ def module_summaries(network: nn.Module) -> dict[str, dict[str, Any]]:
     """
     found = {}
     for name, module in network.named_modules():
-        if not callable(getattr(type(module), "summary", None)):  # of a layer or number of that name nothing is asked
+        if not has_method(module, "summary"):
             continue
         summary, who = module.summary(), f"summary() of {name} ({type(module).__name__})"
         if not isinstance(summary, dict):

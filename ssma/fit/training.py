@@ -16,6 +16,7 @@ from ssma.data.batches import Batch, Batches
 from ssma.data.parts import PartBatches, WholeGraph
 from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate, loss_terms
+from ssma.fit.summaries import has_method
 from ssma.study.ids import canonical, seed_from
 from ssma.study.records import SIGN
 
@@ -55,9 +56,7 @@ class Training:
     ) -> None:  # fmt: skip
         self.network, self.train, self.validation, self.task = network, train, validation, task
         self.settings, self.seed = settings, seed
-        self.with_auxiliary_loss = [
-            module for module in network.modules() if callable(getattr(type(module), "auxiliary_loss", None))
-        ]
+        self.with_auxiliary_loss = [module for module in network.modules() if has_method(module, "auxiliary_loss")]
         self.optimizer = adamw(network, lr=settings["lr"], weight_decay=settings["weight_decay"])
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
             self.optimizer, factor=settings["plateau_factor"], patience=settings["plateau_patience"], eps=0.0

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -102,8 +103,8 @@ def parameters_of(kind: Callable) -> dict[str, inspect.Parameter]:
 
 
 def as_declared(given: dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
-    """Returns arguments for a class with real numbers where their defaults or annotations are real, also in lists and
-    tables: in a plan 1.0 is 1, of which torch makes tensors of whole numbers."""
+    """Returns arguments for a class with real numbers where their defaults or annotations are real and allow no whole
+    ones, also in lists and tables: in a plan 1.0 is 1, of which torch makes tensors of whole numbers."""
     return {
         name: _as_real(value) if name in parameters and _is_real(parameters[name]) else value
         for name, value in given.items()
@@ -113,7 +114,8 @@ def as_declared(given: dict[str, Any], parameters: Mapping[str, inspect.Paramete
 def _is_real(parameter: inspect.Parameter) -> bool:
     default, named = parameter.default, set(re.findall(r"\w+", str(parameter.annotation)))
     among = default if isinstance(default, list | tuple) else [default]
-    return any(isinstance(each, float) for each in among) or ("float" in named and "int" not in named)
+    real = any(isinstance(each, float) and math.isfinite(each) for each in among)  # infinity is no limit of a number
+    return "int" not in named and ("float" in named or (real and not any(type(each) is int for each in among)))
 
 
 def _as_real(value: Any) -> Any:

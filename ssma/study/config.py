@@ -69,10 +69,11 @@ class Range(Strict):
     """Search the exponent."""
 
 
+SINGLE = str | int | float
 Dimension = Annotated[
     Annotated[list[Any], Field(min_length=2), Tag("list")] | Annotated[Range, Tag("Range")],
     Discriminator(
-        lambda value: "Range" if isinstance(value, dict | Range) else "list" if isinstance(value, list) else None,
+        lambda value: "Range" if isinstance(value, dict | Range) else None if isinstance(value, SINGLE) else "list",
         custom_error_type="dimension",
         custom_error_message="expected a list of values, or a table of low and high",
     ),

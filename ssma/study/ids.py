@@ -68,14 +68,14 @@ def git_commit() -> str | None:
 
     None without git, and for a package that no commit holds, though it may lie in the folder of another project.
     """
-    package = Path(__file__).parent.parent
+    package = Path(__file__).resolve().parent.parent
     environment = {key: value for key, value in os.environ.items() if key not in OF_ANOTHER_CHECKOUT}
 
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
-        # Without locks, which the user's own git would meet, and a killed job leave. A checkout that another user owns,
-        # as in a container, is as good: its code runs already.
-        command = ["git", "--no-optional-locks", "-c", "safe.directory=*", "-C", str(package), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        # Without locks, which the user's own git would meet, and a killed job leave. The package's own checkout may be
+        # another user's, as in a container: its code runs already. A folder around it stays git's to judge.
+        command = ["git", "--no-optional-locks", "-c", f"safe.directory={package.parent}", "-C", str(package)]
+        return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, env=environment)
 
     if shutil.which("git") is None or git("cat-file", "-e", "HEAD:./__init__.py").returncode != 0:
         return None

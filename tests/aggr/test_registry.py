@@ -7,7 +7,7 @@ import torch
 from torch_geometric.nn import GATConv, GCNConv
 from torch_geometric.nn.aggr import Aggregation, MLPAggregation, SumAggregation
 
-from ssma.aggr import make_aggregation, use_aggregation
+from ssma.aggr import SSMAAggregation, make_aggregation, use_aggregation
 
 
 class Reshaped(Aggregation):
@@ -193,3 +193,21 @@ def test_a_class_of_the_user_gets_messages_that_are_sorted_by_target(training):
     rows = {target: mixed(messages[index == target], index[index == target] * 0)[0] for target in (0, 2)}
     out = mixed(messages, index)
     assert all(torch.allclose(out[target], row, atol=1e-6) for target, row in rows.items())
+
+
+class Attending(SSMAAggregation):
+    """A user's class whose attention slots see the sources of messages."""
+
+    def __init__(self, in_channels, heads, **options):
+        super().__init__(in_channels, kappa=2, heads=heads, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"slots_from": "features"}, {"selection": "random", "slots_from": "features"}])
+def test_a_class_of_the_user_sees_the_sources_of_its_sorted_messages(options):
+    x, edge_index = torch.randn(6, 8), torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2, 4, 1], [1, 0, 3, 2, 5, 4, 3, 1, 1, 4]])
+    rows = []
+    for name, path, own in (("mine", f"{Attending.__module__}.Attending", {}), ("ssma", None, {"kappa": 2})):
+        torch.manual_seed(0)
+        aggr = make_aggregation(name, 8, 1, path, **options, **own)
+        rows.append(use_aggregation(GCNConv(8, 8), aggr).eval()(x, edge_index))
+    torch.testing.assert_close(*rows)

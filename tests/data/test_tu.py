@@ -244,8 +244,13 @@ def test_a_file_of_a_known_set_is_missed(tmp_path, name, part):
     (mirror / f"TUDataset/{name}/raw/{name}_{part}.txt").unlink()
     start = time.monotonic()
     with pytest.raises(StudyError, match=f"{name}_{part}.txt is not in {mirror}/TUDataset/{name}/raw;.*/{name}.zip"):
-        read(tmp_path, mirror, name=name)
+        read(tmp_path, mirror, name=name, node_attributes=True)
     assert time.monotonic() - start < 1
+
+
+def test_attributes_of_a_known_set_are_not_missed_where_nothing_takes_them(tmp_path):
+    mirror = write_set(tmp_path / "mirror", "ENZYMES", edge_attributes=None, node_attributes=None)
+    assert read(tmp_path, mirror, name="ENZYMES").graphs.x.size(1) == 3
 
 
 def test_unknown_features_are_refused(tmp_path):

@@ -22,7 +22,9 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Runs a fit that is killed when the checkpoint of an epoch is written; fits write one after each epoch."""
     monkeypatch.setattr(run, "CHECKPOINT_SECONDS", 0)
 
-    def start(results: Results, prepared: Prepared, spec: dict[str, Any], epoch: int = 1) -> None:
+    def start(
+        results: Results, prepared: Prepared, spec: dict[str, Any], epoch: int = 1, device: str | torch.device = "cpu"
+    ) -> None:
         def killed(self: Any, training: Any, save: Callable[..., None] = run._Saver.__call__) -> None:
             save(self, training)
             if training.epochs == epoch:
@@ -31,6 +33,6 @@ def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         with monkeypatch.context() as patch:
             patch.setattr(run._Saver, "__call__", killed)
             with pytest.raises(KeyboardInterrupt):
-                run.run_fit(results, prepared, spec, torch.device("cpu"))
+                run.run_fit(results, prepared, spec, torch.device(device))
 
     return start

@@ -14,8 +14,10 @@ from ssma.errors import STOPPED, StudyError
 from ssma.fit import run
 from ssma.fit.run import run_fit
 from ssma.fit.spec import fit_spec
+from ssma.fit.summaries import module_summaries
 from ssma.fit.training import Task, Training
 from ssma.layers.network import Network
+from ssma.study.classes import as_declared, parameters_of
 from ssma.study.config import parse_study
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -137,6 +139,22 @@ def test_any_module_s_auxiliary_loss_is_minimised_and_recorded_apart(prepared):
     assert training.network.aggr.weight.item() == pytest.approx(0.02, abs=1e-4)
     y = prepared.graphs.y[prepared.splits[0]["train"]]
     assert training.history["train_loss"][0] == pytest.approx(y.abs().mean().item(), rel=1e-6)
+
+
+def test_a_function_that_a_module_was_given_is_asked_as_a_method_is(prepared):
+    network = Constant()
+    network.auxiliary_loss = lambda: network.out.square().sum() + 1
+    network.summary = lambda: {"told": 1}
+    training = trained(prepared, network, epochs=1)
+    assert training.history["auxiliary_loss"] == pytest.approx([10.0])
+    assert module_summaries(network) == {"": {"told": 1}}
+
+
+def test_a_module_inside_a_wrapper_that_hands_its_methods_on_is_asked_once(prepared):
+    network = Constant()
+    network.aggr = torch.compile(network.aggr)
+    assert network.aggr.auxiliary_loss() == 9
+    assert trained(prepared, network, epochs=1).history["auxiliary_loss"] == pytest.approx([9.0])
 
 
 @pytest.mark.parametrize(
@@ -500,6 +518,24 @@ def test_real_options_of_a_users_class_are_real_numbers_though_they_are_whole(st
     record = run_fit(Results(tmp_path), prepared, spec | {"settings": spec["settings"] | {"aggregator": given}}, CPU)
     assert (record["status"], record["reason"]) == ("ok", None)
     assert record["modules"]["blocks.0.conv.aggr_module"]["kinds"] == ["float", "float", "float", "float", "int"]
+
+
+class Loose:
+    """A user's class with options that are whole numbers, or may be."""
+
+    def __init__(self, ratio: int | float = 0.5, keep: "float | int | None" = None, limit=math.inf, sizes=(64, 0.5),
+                 *, depth: int = 1, by: dict[int, float] | None = None, flag=0.5):  # fmt: skip
+        pass
+
+
+def test_options_that_may_be_whole_numbers_stay_so():
+    """To PyG's poolings a ratio of 3 is three nodes; a limit of 3 may be an index."""
+    given = {"ratio": 3, "keep": 3, "limit": 3, "sizes": [8, 1], "depth": 2, "by": {"1": 2}, "flag": True}
+    made = as_declared(given, parameters_of(Loose))
+    assert made == given
+    assert [type(each) for value in made.values() for each in (value if isinstance(value, list) else [value])] == [
+        int, int, int, int, int, int, dict, bool,
+    ]  # fmt: skip
 
 
 def test_a_module_that_changes_what_tensors_are_changes_no_fit(study, prepared, tmp_path, monkeypatch):

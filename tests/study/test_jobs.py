@@ -254,10 +254,11 @@ def test_the_commit_is_that_of_the_package_and_of_no_folder_around_it(tmp_path, 
 
     monkeypatch.delenv("GIT_DIR", raising=False)
     package = tmp_path / "ssma"
-    (package / "study").mkdir(parents=True)
     monkeypatch.setattr("ssma.study.ids.__file__", str(package / "study" / "ids.py"))
     (tmp_path / "README").touch()
-    (package / "__init__.py").touch()
+    for place in (package, package / "inner"):
+        (place / "study").mkdir(parents=True)
+        (place / "__init__.py").touch()
     git("init")
     git("add", "README")
     git("commit", "-mproject")
@@ -279,6 +280,11 @@ def test_the_commit_is_that_of_the_package_and_of_no_folder_around_it(tmp_path, 
     assert index.read_bytes() == before
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as in a container
     assert commit() == head
+    with monkeypatch.context() as deeper:  # in another user's project, whose settings may name what git is to run
+        deeper.setattr("ssma.study.ids.__file__", str(package / "inner" / "study" / "ids.py"))
+        assert commit() is None
+        deeper.delenv("GIT_TEST_ASSUME_DIFFERENT_OWNER")
+        assert commit() == head
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))  # as in a hook of another project
     assert commit() == head
     (package / "__init__.py").write_text("changed = True")

@@ -394,6 +394,11 @@ def test_types_guessed_by_a_command_line_are_converted_or_refused():
         parse_study(BASE | {"study": 1_2})
 
 
+@pytest.mark.parametrize("values", [(2, 3, 4), range(2, 5)])
+def test_a_space_made_in_python_may_have_any_sequence_of_values(values):
+    assert parse_study(BASE | {"tune": {"space": {"ssma.kappa": values}}}).tune.space == {"ssma.kappa": [2, 3, 4]}
+
+
 def test_a_range_of_a_users_own_option_is_whole_where_its_ends_are():
     ranges = {"mine.p": {"low": 1, "high": 3}, "mine.q": {"low": 1, "high": 2.5}}
     mine = {
