@@ -85,7 +85,8 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     now = datetime.now(UTC).isoformat(timespec="seconds")
     checkpoint = path.with_suffix(".ckpt")
     try:
-        with _deterministic(device.type == "cpu" and spec["class"] is not None), _in_float32():
+        on_gpu = device.type == "cuda"
+        with _deterministic(not on_gpu and spec["class"] is not None), _in_float32(on_gpu):
             outcome = _train(prepared, spec, device, compiled, checkpoint, now)
     except (Exception, SystemExit) as error:  # a user's class may end the process, as one that reads its arguments does
         if isinstance(error, SystemExit) and error.code == STOPPED:
@@ -139,9 +140,12 @@ def _deterministic(wanted: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _in_float32() -> Iterator[None]:
+def _in_float32(wanted: bool) -> Iterator[None]:
     """Lets cuDNN keep all digits, as torch's other products on a GPU do: by default its recurrent networks round to
     TF32, so that ``lstm`` and ``gru`` would be trained less exactly than what they are compared with."""
+    if not wanted:  # of settings that a user's module made elsewhere in torch, asking for this one may be an error
+        yield
+        return
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     try:

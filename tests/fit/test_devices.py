@@ -9,6 +9,7 @@ from pretended_gpu import GPU, OnGPU, pretended_gpu
 from ssma.data.graphs import Graphs, pointer
 from ssma.data.prepare import Prepared
 from ssma.fit import run
+from ssma.fit.training import Training
 from ssma.study.paths import Results
 from ssma.study.settings import AGGREGATORS, LAYERS, ModelSettings, TrainingSettings
 
@@ -109,3 +110,16 @@ def test_a_killed_fit_goes_on(tmp_path, kill):
         kill(Results(tmp_path / "gpu"), data, spec, device=GPU)
     assert len(list(tmp_path.rglob("*.ckpt"))) == 1
     assert_same_fit(tmp_path, data, spec)
+
+
+def test_recurrent_networks_train_in_float32_as_all_others(tmp_path, monkeypatch):
+    seen, real = [], Training.run
+
+    def state():
+        return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+    monkeypatch.setattr(Training, "run", lambda *arguments: seen.append(state()) or real(*arguments))
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)  # torch's default
+    with pretended_gpu():
+        record = run.run_fit(Results(tmp_path), prepared(), spec_of("gcn", "lstm"), GPU)
+    assert (record["reason"], seen, state()) == (None, [(False, False)], (True, False))

@@ -109,18 +109,6 @@ def test_a_failed_fit_leaves_its_memory_to_the_next_one(study, prepared, tmp_pat
         gc.enable()
 
 
-def test_recurrent_networks_train_in_float32_as_all_others(study, prepared, tmp_path, monkeypatch):
-    seen, real = [], Training.run
-
-    def state():
-        return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-
-    monkeypatch.setattr(Training, "run", lambda *arguments: seen.append(state()) or real(*arguments))
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)  # torch's default
-    assert run.run_fit(Results(tmp_path), prepared, spec_of(study, prepared), CPU)["status"] == "ok"
-    assert (seen, state()) == ([(False, False)], (True, False))
-
-
 def test_a_reason_has_no_characters_that_a_report_cannot_show(study, prepared, tmp_path, monkeypatch):
     def coloured(*arguments):
         raise OSError("\x1b[31mno\x00 file\r\n\tcaf\udce9 é")
