@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.checks import chosen_by_test
 from ssma.report.flags import seconds_of
 from ssma.report.labels import Metric, metrics_of, of_all, point_text, value_text
-from ssma.report.once import Row, rows_of
+from ssma.report.once import Row, rows_of, trial_states
 from ssma.report.sanity import constant_notes, constants, marked
 from ssma.report.selection_bias import Bias
 from ssma.report.statistics import BIASED, summarise
@@ -57,12 +57,12 @@ def arms(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
 
 
 def _facts(rows: list[Row], space: dict[str, Any]) -> list[str]:
-    states = {row["trial"]: row["trial_state"] for row in rows if row["trial_state"] is not None}
+    states = trial_states(rows)
     evaluated = [row for row in rows if row["stage"] == "evaluate"]
     ok = [row for row in evaluated if row["status"] == "ok"]
     epochs = _values(ok, "epochs")
     return [
-        *(str(list(states.values()).count(state)) for state in ("complete", "pruned", "failed")),
+        *(str(states[state]) for state in ("complete", "pruned", "failed")),
         str(len({row["fit"] for row in rows if row["device"] is not None})),
         f"{len(ok)}/{len(evaluated)}",
         f"{median(epochs):g}" if epochs else "–",

@@ -5,7 +5,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import listing, point_text, spans, value_text
-from ssma.report.once import Row, rows_of
+from ssma.report.once import Row, rows_of, trial_states
 from ssma.report.statistics import BIASED
 from ssma.study.ids import canonical_json
 
@@ -83,9 +83,8 @@ def _effort(rows: list[Row]) -> dict[str, Any] | None:
     good = [row for row in rows if row["stage"] == "evaluate" and row["status"] == "ok"]
     if not good:
         return None
-    states = {row["trial"]: row["trial_state"] for row in rows if row["trial_state"] is not None}
     return {
-        "complete": list(states.values()).count("complete"),
+        "complete": trial_states(rows)["complete"],
         "epochs": float(median(row["epochs"] for row in good)),
         "parameters": float(median(row["parameters"] for row in good)),
         "devices": " and ".join(sorted({"CPU" if row["device"] == "cpu" else "GPU" for row in good if row["device"]})),

@@ -1,6 +1,7 @@
 """What is worked out of a frame once, however often a report asks for it: for every arm, in every ablation."""
 
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,3 +42,8 @@ def rows_of(frame: "pandas.DataFrame") -> dict[str, list[Row]]:
         row = dict(zip(names, values, strict=True))
         found.setdefault(row["arm"], []).append(row)
     return found
+
+
+def trial_states(rows: list[Row]) -> Counter[str]:
+    """Returns how many trials of an arm's rows ended in which state."""
+    return Counter({row["trial"]: row["trial_state"] for row in rows if row["trial_state"] is not None}.values())

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ssma.report.once import Row, rows_of
+from ssma.report.once import Row, rows_of, trial_states
 from ssma.statistics.pairs import paired_differences
 from ssma.study.records import SIGN
 from ssma.tune.select import Scores, choose, mean_score
@@ -72,7 +72,6 @@ def selection_bias(rows: list[Row]) -> Bias:
     """
     import pandas
 
-    states = Counter({row["trial"]: row["trial_state"] for row in rows}.values())
     complete = [row for row in rows if row["trial_state"] == "complete" and row["split"] is not None]
     splits = sorted({row["split"] for row in complete})
     by_validation = _whole(complete, "validation", splits)
@@ -91,7 +90,7 @@ def selection_bias(rows: list[Row]) -> Bias:
         outcomes["test"] = outcome(by_test)
         shared["test"] = _sharing_the_best(by_test, complete[0]["direction"])
         gains = _gains(outcomes["validation"].tests, outcomes["test"].tests, complete[0]["direction"])
-    return Bias(outcomes, gains, states, len(by_validation), shared)
+    return Bias(outcomes, gains, trial_states(rows), len(by_validation), shared)
 
 
 def _gains(by_validation: "pandas.Series", by_test: "pandas.Series", direction: str) -> tuple[float, ...]:
