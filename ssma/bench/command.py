@@ -63,7 +63,7 @@ def bench_fit(
 ) -> None:
     """Writes ``fit.md``, ``fit.csv`` and the figures to ``out``; arguments are as in the others."""
     devices, grid = _start(device, threads), replace(FIT_QUICK if quick else FitGrid(), compiled=compiled)
-    columns = [*tables.FIT_CELL, *tables.MEASURED]
+    columns = [*tables.FIT_CELL, "share", *tables.MEASURED]
     with tempfile.TemporaryDirectory() as work:
         cells, count = run_fit_bench(grid, devices, limits, mirror, Path(work)), len(grid) * len(devices)
         what = "{dataset} {layer} {aggregator}"

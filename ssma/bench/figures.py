@@ -8,7 +8,7 @@ import seaborn
 
 from ssma.bench.growth import Point, operations
 from ssma.bench.runtime_page import RUNTIME_CELL, SIZES
-from ssma.bench.tables import DATA_CELL, FIT_CELL, summary
+from ssma.bench.tables import DATA_CELL, FIT_CELL, of_epochs, summary
 from ssma.report.figures import FAINT, STYLE, save, set_theme
 
 
@@ -40,7 +40,7 @@ def draw_data(frame: pd.DataFrame, folder: Path) -> list[Path]:
 def draw_fit(frame: pd.DataFrame, folder: Path) -> list[Path]:
     """Writes a figure of the seconds per epoch for each device, as PNG and PDF; returns the paths."""
     set_theme("whitegrid", STYLE)
-    whole = summary(frame, FIT_CELL).assign(seconds=lambda part: part["seconds"] / part["share"])
+    whole = summary(of_epochs(frame), FIT_CELL)
     whole["arm"] = (whole["layer"] + ", " + whole["aggregator"] + " " + whole["selection"]).str.strip()
     paths = []
     for device, mine in whole.groupby("device", sort=False):

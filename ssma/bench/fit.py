@@ -21,7 +21,7 @@ from ssma.layers.width import count_parameters, hidden_channels
 
 SEED = 0
 PROBE = 2  # graphs: the forecast of a step comes from a step on so many
-CALL_SECONDS = 2.0  # as many steps are timed as the plain network takes in this time, but at least one
+CALL_SECONDS = 2.0  # as many steps of a method are timed as it takes in this time, but at least one
 
 Row = dict[str, Any]
 ARMS = (
@@ -60,7 +60,7 @@ def run_fit_bench(
 ) -> Iterator[list[Row]]:
     """Yields the rows of one arm after the other: every repeat, and what was not run and why.
 
-    ``seconds`` are those of the steps that were run; ``share`` is their part of an epoch, of training and validation.
+    ``seconds`` are those of the steps that a method ran; ``share`` is their part of an epoch: training and validation.
     """
     for name in grid.names:
         bench = bench_set(name, mirror, work, grid.arms, grid.changes)
@@ -102,6 +102,10 @@ class Sample:
     def share(self) -> float:
         """Part of the training graphs of the split."""
         return len(self.train) / len(self.prepared.splits[0]["train"])
+
+    def first(self, steps: int) -> "Sample":
+        """Returns the sample of the first of these steps: of so many, but at least of one."""
+        return Sample.of(self.prepared, self.arm, min(max(1, steps), self.steps), self.compiled)
 
     def ours(self, device: torch.device) -> tuple[Network, Work]:
         """Returns the network of a study, and the call that trains and validates as a fit does."""
@@ -146,26 +150,35 @@ def _cell(cell: Row, sample: Sample, limits: Limits, device: torch.device) -> li
     torch.manual_seed(SEED)
     arm, settings = sample.arm, sample.arm["settings"]
     step = _forecast(sample, device)
-    steps = min(max(1, int(CALL_SECONDS / step.seconds)), sample.steps)
-    sample = Sample.of(sample.prepared, arm, steps, sample.compiled)
-    network, ours = sample.ours(device)
+    samples = {
+        method: sample.first(int(CALL_SECONDS / seconds))
+        for method, seconds in (("package", _own_step(sample, device)), ("PyG", step.seconds))
+    }
+    network, ours = samples["package"].ours(device)
     cell |= {
         "layer": arm["layer"],
         "aggregator": arm["aggregator"],
         "selection": settings["aggregator"].get("selection", "") + " compiled" * sample.compiled,
         "width": sample.width,
         "parameters": count_parameters(network),
-        "share": sample.share,
     }
     works, rows = {"package": ours}, []
     reason = limits.refusal(step, available_bytes(device))
     if reason:
-        rows.append(cell | {"method": "PyG", "reason": reason})
+        rows.append(cell | {"method": "PyG", "share": samples["PyG"].share, "reason": reason})
     else:
-        works["PyG"] = sample.plain(device, sample.train)
+        works["PyG"] = samples["PyG"].plain(device, samples["PyG"].train)
     for method, times in interleaved(works, device, limits.budget).items():
-        rows += [cell | {"method": method, "repeat": number, "seconds": each} for number, each in enumerate(times)]
+        row = cell | {"method": method, "share": samples[method].share}
+        rows += [row | {"repeat": number, "seconds": each} for number, each in enumerate(times)]
     return rows
+
+
+def _own_step(sample: Sample, device: torch.device) -> float:
+    """Returns what a step of the package takes, after one that warms up and may compile."""
+    _, work = sample.first(1).ours(device)
+    seconds_of(work, device)
+    return seconds_of(work, device)
 
 
 def _forecast(sample: Sample, device: torch.device) -> Measured:

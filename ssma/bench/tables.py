@@ -17,7 +17,7 @@ COLUMNS = [
 CELL = ["part", "device", "pass", "d", "kappa", "nodes"]
 MEASURED = ["method", "repeat", "seconds", "bytes", "reason"]
 DATA_CELL = ["device", "dataset", "origin", "graphs", "batch_size"]
-FIT_CELL = ["device", "dataset", "origin", "layer", "aggregator", "selection", "width", "parameters", "share"]
+FIT_CELL = ["device", "dataset", "origin", "layer", "aggregator", "selection", "width", "parameters"]
 OF_MEMORY = "memory: the peak of tensor memory in a call beyond its inputs, gradients included, in a pass of its own"
 
 
@@ -78,31 +78,38 @@ def data_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) 
 
 
 def fit_page(frame: pd.DataFrame, machine: dict[str, str], figures: list[str]) -> str:
-    """Returns ``fit.md``; an epoch's seconds are those of the steps that were run, divided by their share of it."""
+    """Returns ``fit.md``."""
     notes = [
         of_repeats(frame, FIT_CELL, "fit.csv"),
-        "an epoch: training and validation of the first split in the paper's settings; a few steps with as large a "
-        "part of the validation were timed, and their seconds divided by their share of the epoch (a step is the "
-        "least, so that a small share has more than its part of what an epoch costs once)",
+        "an epoch: training and validation of the first split in the paper's settings; of each method a few steps "
+        "with as large a part of the validation were timed, in a row as in a fit, and their seconds divided by their "
+        "share of the epoch (a step is the least, so that a small share has more than its part of what an epoch costs "
+        "once)",
         "PyG: the same network at the same width in PyG's layers with `DataLoader` and the paper's formulation of "
         "SSMA, neighbours drawn node by node; package: what a study runs",
         "attention scores: PyG's see the message of a head, those of the package all heads of both ends of an edge",
         "pna with the aggregator pna is the layer's own mix; ssma joins it",
         "compiled: the package's SSMA with compiled kernels",
     ]
-    scaled = frame.assign(seconds=frame["seconds"] / frame["share"])
-    rows = []
+    scaled, rows = of_epochs(frame), []
+    shares = frame.groupby([*FIT_CELL, "method"])["share"].first()
     for cell, pair in _pairs(scaled, FIT_CELL):
         aggregator = f"{cell['aggregator']} {cell['selection']}".strip()
         texts = [cell["device"], cell["dataset"], cell["origin"], cell["layer"], aggregator, str(cell["width"])]
-        texts += [f"{cell['parameters']:,}", f"{cell['share']:.0%}"]
+        texts.append(f"{cell['parameters']:,}")
+        texts += [f"{shares[*cell.values(), method]:.0%}" for method in ("package", "PyG")]
         rows.append([Cell(text) for text in [*texts, *_compared(pair, 1)]])
     columns = [
-        "device", "data set", "graphs are", "layer", "aggregator", "width", "parameters", "share", "package, s",
-        "PyG, s", "ratio", "repeats",
+        "device", "data set", "graphs are", "layer", "aggregator", "width", "parameters", "share, package",
+        "share, PyG", "package, s", "PyG, s", "ratio", "repeats",
     ]  # fmt: skip
     table = Table("fit", "**Seconds per epoch**", columns, rows)
     return written("Benchmark of a fit", machine, notes, [table.markdown()], figures)
+
+
+def of_epochs(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of fits with the seconds of an epoch: those of the steps that were run, by their share of it."""
+    return frame.assign(seconds=frame["seconds"] / frame["share"])
 
 
 def written(title: str, machine: dict[str, str], notes: list[str], body: list[str], figures: list[str]) -> str:

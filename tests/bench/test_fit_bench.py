@@ -10,7 +10,7 @@ from torch_geometric.data import Batch
 from ssma.aggr import SSMAAggregation
 from ssma.bench import fit
 from ssma.bench.fit import FIT_QUICK, FitGrid, Sample, run_fit_bench
-from ssma.bench.measure import Limits
+from ssma.bench.measure import Limits, Measured
 from ssma.bench.paper import PaperSSMA
 from ssma.bench.plain import PaperAggregation, PlainNetwork, draw_neighbours
 from ssma.bench.sets import as_data_list, bench_set
@@ -102,6 +102,7 @@ def test_a_sample_is_the_same_share_of_training_and_validation(bench):
     assert sample.train == split["train"][:64]
     assert sample.share == 64 / len(split["train"])
     assert len(sample.validation) == round(sample.share * len(split["validation"]))
+    assert (sample.first(1).train, sample.first(0).steps, sample.first(9).steps) == (split["train"][:32], 1, 2)
     whole = sample_of(bench, "gcn", "sum", steps=99)
     assert (whole.share, whole.train, whole.validation) == (1, split["train"], split["validation"])
 
@@ -116,26 +117,36 @@ def test_ours_trains_on_every_call(bench):
     assert not torch.equal(states[0], states[1]) and not torch.equal(states[1], states[2])
 
 
+def test_each_method_runs_as_many_steps_as_it_takes_in_the_time_of_a_call(tmp_path, monkeypatch):
+    monkeypatch.setattr(fit, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(fit, "_own_step", lambda *_: 0.3)
+    monkeypatch.setattr(fit, "_forecast", lambda *_: Measured(1, 0, 0.7))
+    grid = replace(FIT_QUICK, arms=(("gcn", "sum", {}),), changes=SMALL)
+    ((*rows,),) = run_fit_bench(grid, [CPU], Limits(budget=0.01), None, tmp_path)
+    graphs = {row["method"]: round(row["share"] * 150) for row in rows}
+    assert graphs == {"package": 96, "PyG": 32}
+
+
 def test_what_does_not_fit_is_not_called_and_says_so(tmp_path):
     grid = replace(FIT_QUICK, arms=(("gcn", "ssma", {}),), changes=SMALL)
     ((*rows,),) = run_fit_bench(grid, [CPU], Limits(seconds=1e-9, budget=0.01), None, tmp_path)
     assert [row["method"] for row in rows] == ["PyG", "package", "package", "package"]
     assert rows[0]["reason"].startswith("not run: needs about")
-    text = fit_page(as_frame(rows, [*FIT_CELL, *MEASURED]), {}, [])
+    text = fit_page(as_frame(rows, [*FIT_CELL, "share", *MEASURED]), {}, [])
     assert text.count("not run: needs about") == 1
     assert "nan" not in text.lower()
 
 
 def test_the_page_scales_seconds_to_an_epoch():
-    cell = dict(zip(FIT_CELL, ("cpu", "MUTAG", "real", "gcn", "ssma", "random", 8, 1234, 0.25), strict=True))
-    times = {"package": (0.1, 0.2, 0.3), "PyG": (2.0, 1.0, 4.0)}
+    cell = dict(zip(FIT_CELL, ("cpu", "MUTAG", "real", "gcn", "ssma", "random", 8, 1234), strict=True))
+    times = {"package": (0.2, 0.4, 0.6), "PyG": (2.0, 1.0, 4.0)}
     rows = [
-        cell | {"method": method, "repeat": number, "seconds": each}
+        cell | {"share": {"package": 0.5, "PyG": 0.25}[method], "method": method, "repeat": number, "seconds": each}
         for method, values in times.items()
         for number, each in enumerate(values)
     ]
-    text = fit_page(as_frame(rows, [*FIT_CELL, *MEASURED]), {}, [])
-    row = "| cpu | MUTAG | real | gcn | ssma random | 8 | 1,234 | 25% | 0.8 (0.4..1.2) | 8 (4..16) | 10.0 | 3 |"
+    text = fit_page(as_frame(rows, [*FIT_CELL, "share", *MEASURED]), {}, [])
+    row = "| cpu | MUTAG | real | gcn | ssma random | 8 | 1,234 | 50% | 25% | 0.8 (0.4..1.2) | 8 (4..16) | 10.0 | 3 |"
     assert row in text
 
 
