@@ -38,8 +38,11 @@ RULE = (
 )
 NEVER = (
     "What the authors' code does and no arm here does: widths above the budget; attention of gps across the graphs of "
-    "a batch; several validations in an epoch of ogbg-molhiv, ogbg-molpcba and ogbn-products; random neighbours drawn "
-    "for all layers at once, before the first, and anew in each evaluation; the best epoch of a fit that diverged."
+    "a batch, its earlier version (8 heads, no dropout on attention, no edge features) and its later one (GINE); "
+    "the degrees of the first fold in pna of all folds; several validations in an epoch of ogbg-molhiv, ogbg-molpcba "
+    "and ogbn-products; random neighbours drawn for all layers at once, before the first, and anew in each evaluation; "
+    "the best epoch of a fit that diverged, as at a batch of ogbn without training nodes; the scores of a chosen "
+    "configuration from the fits that chose it (here it is trained again, with other seeds)."
 )
 
 Letters = dict[tuple[str, ...], str]

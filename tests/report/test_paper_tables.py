@@ -79,6 +79,7 @@ def test_departures_and_the_choice_among_arms_are_said_below(tables):
     assert "* beyond 3 of them." in table.caption
     assert notes[-2].startswith("Where several arms fit") and notes[-2].endswith(": MUTAG / gcn / ssma / k2 (1 of 3).")
     assert "attention of gps across the graphs of a batch" in notes[-1] and "random neighbours drawn for" in notes[-1]
+    assert notes[-1].endswith("from the fits that chose it (here it is trained again, with other seeds).")
 
 
 def test_fits_that_lack_make_a_difference_untestable(fabric):
