@@ -26,7 +26,8 @@ CAPTION = (
     "mean ± sample standard deviation (number of fits), in the paper's unit, with a letter where it was treated "
     "otherwise than in the paper. Difference: (ours - paper) / sqrt(s_p^2 / n_p + s_o^2 / n_o), in standard errors, "
     "with the standard deviations s, n_p the folds or runs of the paper ({counts}) and n_o our splits (seeds where "
-    "there is one split); {mark} beyond {far:g} of them. It takes these as independent, which folds are not, so that "
+    "there is one split), the smallest that the printed digits allow: 0.00 if ours may be the paper's mean before "
+    "rounding; {mark} beyond {far:g} of them. It takes these as independent, which folds are not, so that "
     "it overstates. {better} –: not run, or not in the paper. Below a data set stand predictors that look at no graph, "
     "on the same splits."
 )
@@ -270,11 +271,18 @@ def _difference(entry: paper.Result, mean: float, std: float, row: "pandas.Serie
         return "not testable: no deviation printed"
     if math.isnan(std):
         return "not testable: one value"
-    error = math.sqrt(float(entry.std) ** 2 / paper.protocols()[entry.dataset].units + std**2 / int(row["units"]))
-    if error == 0:
-        return "not testable: no deviation"
-    away = (mean - float(entry.mean)) / error
-    return _signed(away) + (f" {FAR_MARK}" if abs(away) > FAR else "")
+    away = mean - float(entry.mean)
+    apart = abs(away) - _rounding(entry.mean)
+    if apart <= 0:
+        return "0.00"
+    printed = float(entry.std) + _rounding(entry.std)
+    error = math.sqrt(printed**2 / paper.protocols()[entry.dataset].units + std**2 / int(row["units"]))
+    return _signed(math.copysign(apart / error, away)) + (f" {FAR_MARK}" if apart / error > FAR else "")
+
+
+def _rounding(printed: str) -> float:
+    """Returns half a unit of the last digit of a number."""
+    return 0.5 * 10 ** -len(printed.partition(".")[2])
 
 
 def _shown(table: Beside) -> list[Match]:
