@@ -74,7 +74,7 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
         raise StudyError(f"{results.frame}: has no rows of arm {min(unknown)!r}; the plan is newer, collect again")
     if not in_place:
         forget(Results(out))
-    ratios = {label: test_train_ratio(results, dataset["id"]) for label, dataset in plan["datasets"].items()}
+    ratios = {label: test_train_ratio(results, dataset) for label, dataset in plan["datasets"].items()}
     sanity = read_sanity(results, plan)
     copies, bias = read_copies(results, plan), biases(frame)
     sections = [_section(plan, name, frame, ratios, sanity, out) for name in plan["ablations"]]

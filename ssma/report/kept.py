@@ -66,10 +66,14 @@ def split_sizes(results: Results, dataset_id: str) -> dict[str, Any] | None:
     return splits | {"kind": "split sizes", "splits": counts}
 
 
-def test_train_ratio(results: Results, dataset_id: str) -> float | None:
-    """Returns n_test / n_train, averaged over the splits of a data set; None if it is not prepared."""
-    sizes = split_sizes(results, dataset_id)
+def test_train_ratio(results: Results, dataset: dict[str, Any]) -> float | None:
+    """Returns n_test / n_train, averaged over the splits of a data set that the study uses; None if it is not prepared.
+
+    Args:
+        dataset: Its entry in the plan.
+    """
+    sizes = split_sizes(results, dataset["id"])
     if sizes is None:
         return None
-    ratios = [split["test"] / split["train"] for split in sizes["splits"]]
+    ratios = [split["test"] / split["train"] for split in sizes["splits"][: dataset["use"]]]
     return sum(ratios) / len(ratios)

@@ -211,8 +211,8 @@ def _search(result: Result, arm: dict[str, Any]) -> Iterator[str]:
         yield _line("configurations tried", str(ours), str(papers))
     if papers > 1 and ours > 1:
         protocol, judged = protocols()[result.dataset], len(arm["tune_splits"])
-        if judged != (of_all := protocol.units if protocol.unit == "folds" else 1):
-            yield _line("configurations judged on splits", str(judged), str(of_all))
+        if judged != protocol.units:  # a trial has one fit on each of its splits, the paper's one on each fold or run
+            yield _line("fits that judge a configuration", str(judged), str(protocol.units))
         if arm["prune"] and judged >= splits_to_prune():
             yield _line("pruning", "yes", "no")
         if arm["selection"] != "test":

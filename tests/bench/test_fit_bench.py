@@ -1,6 +1,7 @@
 """The benchmark of a fit: the plain network is the same network, and the numbers are those of an epoch."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -20,6 +21,9 @@ from ssma.layers.network import Network
 
 CPU = torch.device("cpu")
 SMALL = {"model.budget": 20_000, "model.num_layers": 2, "model.dropout": 0.0}
+
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -178,3 +182,13 @@ def test_the_command_writes_page_numbers_and_figure(quick_bench, monkeypatch):
     frame = pd.read_csv(folder / "fit.csv", keep_default_na=False)
     assert frame.groupby(["layer", "aggregator", "selection", "method"]).size().min() >= 3
     assert frame.groupby(["layer", "aggregator", "selection"]).ngroups == len(FIT_QUICK)
+
+
+def test_the_docs_tell_what_compiling_saved_as_the_page_has_it():
+    cells = pd.read_csv(ROOT / "reports/bench/cpu/fit.csv").query("method == 'package' and aggregator == 'ssma'")
+    epochs = cells.assign(seconds=cells["seconds"] / cells["share"])
+    seconds = epochs.groupby(["dataset", "layer", "selection"])["seconds"].median().unstack()
+    more = pd.concat([seconds[f"{one} compiled"] / seconds[one] - 1 for one in ("attention", "random")]).dropna() * 100
+    assert len(more) == 15
+    told = f"up to {-more.min():.0f}% less time on two shared cores, and at most {more.max():.0f}% more"
+    assert told in (ROOT / "docs/studies.md").read_text(encoding="utf-8")

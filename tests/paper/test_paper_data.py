@@ -106,6 +106,21 @@ def test_entries_that_may_be_of_a_larger_budget_say_so():
     assert told["gcn", "400,000"] == told["gin", "400,000"] and sorted(told["gcn", "400,000"]) == sorted(reused)
 
 
+def test_baselines_that_are_not_the_authors_say_in_what():
+    notes = {table.name: table.note for table in paper.tables()}
+    assert "inverse of f to be one is never computed" in notes["results_tu_zinc_gen_agg"]
+    assert "a random one in training" in notes["results_tu_zinc_lstm"]
+
+
+def test_an_entry_that_may_be_the_smallest_test_error_over_epochs_says_so():
+    told = {
+        (note.tables, note.dataset, note.layer, note.aggregator)
+        for note in paper.footnotes()
+        if "smallest test MAE over all epochs" in note.text
+    }
+    assert told == {("gps_pe_exp", "ZINC", "gps_pe", aggregator) for aggregator in ("sum", "ssma")}
+
+
 def test_a_claim_has_a_check_or_a_reason_why_not():
     for claim in paper.claims():
         assert (claim.id in CHECKS) != bool(claim.reason), claim.id

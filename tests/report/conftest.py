@@ -109,10 +109,10 @@ class Fabric:
 
     def plan(self) -> dict[str, Any]:
         labels = list(dict.fromkeys(arm["dataset"] for arm in self.arms))
-        datasets = {
-            label: {"id": f"{label}-1", "label": label, "spec": SPECS[label], "splits": FOLDS[label]}
-            for label in labels
-        }
+        datasets = {}
+        for label in labels:
+            given = {"id": f"{label}-1", "label": label, "spec": SPECS[label], "splits": FOLDS[label]}
+            datasets[label] = given | {"use": FOLDS[label].get("folds", 1)}
         write_record(
             self.results.plan,
             {"kind": "plan", "study": "made_up", "title": "A study & its <tests>", "result_version": 1,

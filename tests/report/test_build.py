@@ -10,7 +10,8 @@ from ssma.report.build import build
 from ssma.report.encoding import encode
 from ssma.report.figures import draw, save
 from ssma.report.frame import collect, read_frame, write_frame
-from ssma.report.kept import forget
+from ssma.report.kept import SIZES, forget
+from ssma.report.kept import test_train_ratio as ratio_of
 from ssma.study.ids import slug
 from ssma.study.lookup import read_plan
 from ssma.study.paths import Results
@@ -201,6 +202,15 @@ def test_axes_show_neither_diverged_nor_infinite_values(study):
     note = figure.get_supxlabel().replace("\n", " ")
     assert "kappa=4 (6 of 6 fits: diverged)" in note and "kappa=3 (1 of 6 fits: failed or missing)" in note
     pyplot.close(figure)
+
+
+def test_a_split_that_the_study_does_not_use_does_not_count_in_the_ratio_of_test_and_training_part(tmp_path):
+    results = Results(tmp_path)
+    assert ratio_of(results, {"id": "MUTAG-1", "use": 2}) is None
+    sizes = [{"train": 152, "test": 18}, {"train": 144, "test": 18}, {"train": 144, "test": 26}]
+    write_record(results.data("MUTAG-1") / SIZES, {"kind": "split sizes", "splits": sizes})
+    assert ratio_of(results, {"id": "MUTAG-1", "use": 1}) == pytest.approx(18 / 152)
+    assert ratio_of(results, {"id": "MUTAG-1", "use": 3}) == pytest.approx((18 / 152 + 18 / 144 + 26 / 144) / 3)
 
 
 def test_figures_are_the_same_bytes_every_time(study, tmp_path):

@@ -63,7 +63,7 @@ def test_departures_are_named_with_both_values():
         "neighbour selection attention (paper: searched)",
         "compression rate 0.25 (paper: searched)",
         "configurations tried 4 (paper: 30)",
-        "configurations judged on splits 3 (paper: 10)",
+        "fits that judge a configuration 3 (paper: 10)",
         "folds 5, shuffle, seed 0 (paper: 10, shuffle, seed 0)",
         "splits evaluated 3 (paper: 10)",
         "fits per split 2 (paper: 1)",
@@ -87,8 +87,16 @@ def test_a_search_as_long_as_the_papers_but_elsewhere_or_on_fewer_splits_is_told
     }
     assert matched(entry("results_tu_zinc", "MUTAG", "gcn", "ssma"), plan_of(tune=tune)).departures == [
         "compression rate searched in 0.1 to 1 (paper: 0.1, 0.25, 0.5, 0.75, 1)",
-        "configurations judged on splits 6 (paper: 10)",
+        "fits that judge a configuration 6 (paper: 10)",
         "pruning yes (paper: no)",
+    ]
+
+
+def test_one_fit_judges_a_configuration_of_an_official_split_where_the_paper_has_five():
+    plan = plan_of(dataset={"ZINC": {"source": "zinc"}}, evaluate={"repeats": 5})
+    assert matched(entry("results_tu_zinc", "ZINC", "gcn", "sum"), plan).departures == []
+    assert matched(entry("results_tu_zinc", "ZINC", "gcn", "ssma"), plan).departures == [
+        "fits that judge a configuration 1 (paper: 5)"
     ]
 
 
