@@ -27,8 +27,8 @@ CAPTION = (
     "otherwise than in the paper. Difference: (ours - paper) / sqrt(s_p^2 / n_p + s_o^2 / n_o), in standard errors, "
     "with the standard deviations s, n_p the folds or runs of the paper ({counts}) and n_o our splits (seeds where "
     "there is one split); {mark} beyond {far:g} of them whatever the digits that the paper leaves out. It takes these "
-    "as independent, which folds are not, so that it overstates. {better} –: not run, or not in the paper. Below a data "
-    "set stand predictors that look at no graph, on the same splits."
+    "as independent, which folds are not, so that it overstates. {better} –: not run, or not in the paper. Below a "
+    "data set stand predictors that look at no graph, on the same splits."
 )
 FAR, FAR_MARK = 3.0, "*"
 """Standard errors beyond which a difference to the paper is marked, and its mark."""
