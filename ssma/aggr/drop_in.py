@@ -79,8 +79,7 @@ def _showing(base: type[MessagePassing]) -> type[MessagePassing]:
     """
 
     def propagate(self: MessagePassing, edge_index: Any, size: Any = None, **propagated: Any) -> Tensor:
-        if torch.compiler.is_compiling():
-            _show(self, edge_index, size, propagated)
+        _show(self, edge_index, size, propagated)
         plain = getattr(base, "_orig_propagate", base.propagate)
         passing = plain if self.explain or self.decomposed_layers > 1 else base.propagate
         try:

@@ -212,20 +212,22 @@ class SSMAAggregation(Aggregation):
 
     def show(self, features: NodeFeatures | None) -> None:
         """Sets what a layer shows for the next call on this thread, None to take it back."""
-        self._shown.pop(_thread(), None)
+        for thread in (_COMPILER, _thread()):
+            self._shown.pop(thread, None)
         if features is not None:
             self._shown[_thread()] = features
 
     @property
     def node_features(self) -> NodeFeatures | None:
         """What a layer shows for the next call on this thread."""
-        return self._shown.get(_thread())
+        return self._shown.get(_thread(), self._shown.get(_COMPILER))
 
     def _taken(self) -> NodeFeatures | None:
-        """Returns what was shown for this call; a compiler, which knows no threads, takes what was shown last."""
+        """Returns what was shown for this call; a compiler, which knows no threads, takes what was shown last. It may
+        have shown it in a layer whose messages it left to Python."""
         if torch.compiler.is_compiling():
             return self._shown.popitem()[1] if self._shown else None
-        return self._shown.pop(_thread(), None)
+        return self._shown.pop(_thread(), None) or self._shown.pop(_COMPILER, None)
 
     def forward(
         self,
@@ -352,8 +354,11 @@ class SSMAAggregation(Aggregation):
         )
 
 
+_COMPILER = 0  # no thread is: a compiler takes one call at a time
+
+
 def _thread() -> int:
-    return 0 if torch.compiler.is_compiling() else threading.get_ident()  # a compiler takes one call at a time
+    return _COMPILER if torch.compiler.is_compiling() else threading.get_ident()
 
 
 def _constant_affine(like: Tensor) -> Tensor:

@@ -261,6 +261,29 @@ def test_a_layer_that_was_explained_or_decomposed_compiles_to_what_it_is(name, v
     torch.testing.assert_close(torch.compile(layer, fullgraph=True, backend="eager")(X, EDGES), expected)
 
 
+@pytest.mark.parametrize("left", ["message", "update", "aggregation"])
+def test_a_compiled_layer_shows_its_features_where_a_part_of_it_is_left_to_python(left):
+    """What no compiler takes, such as a message that asks for a number, splits the layer, or all of it is left."""
+    torch.manual_seed(0)
+    layer = use_aggregation(GCNConv(8, 8), SSMAAggregation(8)).eval()
+    expected = [layer(x, EDGES) for x in (X, X.flip(0))]
+    owner, name = (layer.aggr_module, "forward") if left == "aggregation" else (layer, left)
+    setattr(owner, name, torch.compiler.disable(getattr(owner, name)))
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend="eager")
+    for x, plain in zip((X, X.flip(0)), expected, strict=True):
+        torch.testing.assert_close(compiled(x, EDGES), plain)
+        assert layer.aggr_module.node_features is None
+
+    def fail(*inputs, **options):
+        raise KeyError("stopped")
+
+    setattr(owner, name, torch.compiler.disable(fail))
+    with pytest.raises(KeyError, match="stopped"):
+        compiled(X, EDGES)
+    assert layer.aggr_module.node_features is None
+
+
 def test_an_aggregation_that_alone_is_compiled_sees_what_its_layer_shows():
     torch.manual_seed(0)
     layer = use_aggregation(GCNConv(8, 8), SSMAAggregation(8)).eval()
