@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 import torch_geometric
@@ -255,6 +256,9 @@ def _restore(training: Training, checkpoint: Path, made_by: dict[str, Any]) -> s
     if not checkpoint.exists():
         return None
     try:
+        with ZipFile(checkpoint) as parts:  # torch does not look at their check sums
+            if damaged := parts.testzip():
+                raise ValueError(f"{damaged} is damaged")
         # to the CPU: what belongs on a GPU is copied there
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise nearly anything
