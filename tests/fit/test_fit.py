@@ -191,7 +191,7 @@ def test_a_checkpoint_with_a_changed_bit_is_not_continued(study, prepared, tmp_p
     place = written.index(held) + 3  # sign and exponent of the first number
     checkpoint.write_bytes(written[:place] + bytes([written[place] ^ 1]) + written[place + 1 :])
     assert comparable(run.run_fit(Results(tmp_path / "b"), prepared, spec, CPU)) == comparable(whole)
-    assert f"{checkpoint} cannot be read ({weights.filename} is damaged); the fit starts from its first" in caplog.text
+    assert f"{checkpoint} cannot be read (Bad CRC-32 for file {weights.filename!r}); the fit starts" in caplog.text
 
 
 def test_a_full_disk_costs_no_training_and_leaves_no_half_checkpoint(study, prepared, tmp_path, monkeypatch, caplog):
