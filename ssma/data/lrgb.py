@@ -6,7 +6,7 @@ from typing import Any
 from ssma.data.loaded import Loaded
 from ssma.data.official import join_parts, refuse_one_for_two
 from ssma.data.ogb import FEATURES, molecule_vocabulary
-from ssma.data.raw import Origin, provide, reading
+from ssma.data.raw import Origin, check_sums, provide, reading
 from ssma.errors import StudyError
 from ssma.study.ids import file_fingerprint
 
@@ -37,6 +37,8 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     with reading(name, folder, folder / "processed"):
         from torch_geometric.datasets.lrgb import LRGBDataset
 
+        for file in FILES:
+            check_sums(folder / file)
         parts = [list(LRGBDataset(str(work), name, split=part)) for part in ("train", "val", "test")]
     loaded = Loaded(
         **join_parts(name, parts, SIZES),

@@ -22,7 +22,7 @@ from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
-from ssma.data.raw import allow_graphs, link, listed_by_name, unattended, whole
+from ssma.data.raw import allow_graphs, check_sums, link, listed_by_name, unattended, whole
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.classes import as_declared, parameters_of
@@ -66,6 +66,7 @@ def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     path = _unchanged(spec)
     allow_graphs()
     try:
+        check_sums(path)
         data_list = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise nearly anything
         reason = f"{type(error).__name__}: {error}"

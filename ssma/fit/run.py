@@ -23,6 +23,7 @@ from ssma.data.batches import Batches
 from ssma.data.degrees import degree_histogram
 from ssma.data.parts import PartBatches, WholeBatch
 from ssma.data.prepare import Prepared
+from ssma.data.raw import check_sums
 from ssma.errors import STOPPED, StudyError, printable
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
@@ -255,6 +256,7 @@ def _restore(training: Training, checkpoint: Path, made_by: dict[str, Any]) -> s
     if not checkpoint.exists():
         return None
     try:
+        check_sums(checkpoint)
         # to the CPU: what belongs on a GPU is copied there
         state = torch.load(checkpoint, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes torch.load raise nearly anything

@@ -78,9 +78,10 @@ def collect(results: Results, plan: dict[str, Any] | None = None) -> "pandas.Dat
 
 
 def write_frame(frame: "pandas.DataFrame", path: Path) -> None:
-    """Writes ``frame`` as parquet, whole or not at all. Parquet keeps types: the text "None" stays a text."""
+    """Writes ``frame`` as parquet, whole or not at all. Parquet keeps types: the text "None" stays a text. Its numbers
+    have check sums, as records have seals."""
     buffer = io.BytesIO()
-    frame.to_parquet(buffer, index=False)
+    frame.to_parquet(buffer, index=False, write_page_checksum=True)
     write_atomic(path, buffer.getvalue())
 
 
@@ -88,13 +89,13 @@ def read_frame(path: Path) -> "pandas.DataFrame":
     """Reads what ``write_frame`` wrote.
 
     Raises:
-        StudyError: If the file is missing, is not parquet, or lacks columns.
+        StudyError: If the file is missing, is not parquet, is damaged, or lacks columns.
     """
     import pandas
 
     try:
-        frame = pandas.read_parquet(path)
-    except (OSError, ValueError) as error:
+        frame = pandas.read_parquet(path, page_checksum_verification=True)
+    except (OSError, ValueError, TypeError, LookupError, NotImplementedError) as error:
         raise StudyError(f"{path}: not a readable frame ({error}); collect the records again") from error
     if absent := COLUMNS.keys() - set(frame):
         raise StudyError(f"{path}: has no column {min(absent)}, as older code made it; collect the records again")

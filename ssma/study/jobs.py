@@ -14,7 +14,7 @@ from typing import Any
 from ssma.errors import StudyError
 from ssma.study.ids import digest
 from ssma.study.locks import lock_errors
-from ssma.study.part import arms_of
+from ssma.study.part import arms_of, part
 from ssma.study.paths import Results
 from ssma.study.records import SEAL, foreign
 
@@ -109,29 +109,40 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
             _remove(record.with_suffix(".csv"))
 
 
-def forget_outdated(results: Results, plan: dict[str, Any], folder: Path) -> None:
+def forget_outdated(results: Results, plan: dict[str, Any], folder: Path, dry: bool) -> None:
     """Removes the frame and the pages of single ablations that show something else than the records, where Snakemake
     does not know.
 
     It takes an arm that was evaluated again for what it was: what tells is an empty file, whose content never changes.
-    And results that were copied come without its notes of what it ran for: those of another plan would show arms that
-    were taken out of the study since.
+    And results that were copied come without its notes of what it ran for, at which it does not look either where the
+    user's ``rerun-triggers`` leave out ``params``: those of another plan would show arms that were taken out of the
+    study since.
 
     Args:
         plan: The plan as the study file is now.
         folder: The ``.snakemake`` folder.
+        dry: Whether nothing will run: what Snakemake has a note of may then be wanted for the plan that it was made
+            for.
     """
     made_for = _read(results.plan) or {}
     made_for.pop(SEAL, None)
-    another = bool(made_for) and digest(made_for) != digest(plan)
     pages = {name: Path("reports", plan["study"], "ablations", name, "index.html") for name in plan["ablations"]}
     for name, file in {None: results.frame, **pages}.items():
         if not file.exists():
             continue
         note = folder / "metadata" / urlsafe_b64encode(str(file).encode()).decode()
         arms = arms_of(plan, name) if name else [arm["id"] for arm in plan["arms"]]
-        if older_than_records(file, results, arms) or (another and not os.path.exists(note)):
+        kept = not made_for or (dry and os.path.exists(note)) or _shown(made_for, name) == _shown(plan, name)
+        if older_than_records(file, results, arms) or not kept:
             file.unlink(missing_ok=True)
+
+
+def _shown(plan: dict[str, Any], ablation: str | None) -> str | None:
+    """Returns a text for what a plan, or one ablation of it, lets be shown; None if it has none, or is older code's."""
+    try:
+        return digest(part(plan, ablation) if ablation else plan)
+    except (KeyError, TypeError):
+        return None
 
 
 def older_than_records(file: Path, results: Results, arms: list[str]) -> bool:

@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 import torch
-from raw_sets import ORDER, SHAPES, SIZES, directed, write_lrgb, write_ogb, write_tables, write_zinc
+from raw_sets import ORDER, SHAPES, SIZES, change_a_bit, directed, write_lrgb, write_ogb, write_tables, write_zinc
 
 from ssma.data import lrgb, ogb, raw, zinc
 from ssma.data.prepare import load, prepare
@@ -221,6 +221,16 @@ def test_another_variant_is_refused(tmp_path, mirror, monkeypatch):
     monkeypatch.setattr(zinc, "SIZES", (10_000, 1_000, 1_000))
     with pytest.raises(StudyError, match="got 3/2/2 graphs for training/validation/test but expected 10000/1000/1000"):
         read(zinc, tmp_path, mirror)
+
+
+def test_a_changed_bit_in_a_raw_file_is_refused(tmp_path, mirror):
+    """torch looks at no check sum: it was another feature."""
+    write_lrgb(mirror, "peptides-func", 10)
+    change_a_bit(mirror / "LRGB/peptides-func/raw/val.pt")
+    with pytest.raises(
+        StudyError, match=r"cannot be read \(BadZipFile: Bad CRC-32 for file 'val/data/.*fetch them again"
+    ):
+        read(lrgb, tmp_path, mirror, name="Peptides-func")
 
 
 def test_targets_of_the_other_peptides_are_refused(tmp_path, mirror):

@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import numpy
 import pytest
 import torch
+from raw_sets import change_a_bit
 from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.hypergraph_data import HyperGraphData
@@ -476,6 +477,20 @@ def test_what_a_file_should_not_hold_is_named(tmp_path):
     message = "cannot be read (it holds other objects, of numpy._core.multiarray.scalar); expected a list"
     with pytest.raises(StudyError, match=re.escape(message)):
         read(tmp_path, [Data(x=torch.ones(2, 1), edge_index=PATH[:, :1], y=numpy.int64(1))])
+
+
+def test_a_file_with_a_changed_bit_is_refused_and_one_without_check_sums_is_not(tmp_path):
+    path = tmp_path / "graphs.pt"
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save([graph(0, 0), graph(0, 1)], path)
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert load_file(spec_of(path), tmp_path / "work", None).graphs.num_graphs == 2
+    torch.save([graph(0, 0), graph(0, 1)], path)
+    change_a_bit(path)
+    with pytest.raises(StudyError, match=r"graphs.pt: cannot be read \(BadZipFile: Bad CRC-32 for file 'graphs/data/"):
+        load_file(spec_of(path), tmp_path / "work", None)
 
 
 def test_data_that_changed_since_the_plan_are_refused(tmp_path):

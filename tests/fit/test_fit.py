@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import weakref
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -174,6 +175,23 @@ def test_an_unreadable_checkpoint_costs_its_epochs_only(study, prepared, tmp_pat
     checkpoint.parent.mkdir(parents=True)
     checkpoint.write_bytes(b"half a file")
     assert run.run_fit(Results(tmp_path), prepared, spec, CPU)["status"] == "ok"
+
+
+def test_a_checkpoint_with_a_changed_bit_is_not_continued(study, prepared, tmp_path, caplog, kill):
+    """torch reads over it: the fit went on from another weight, and its record was ok."""
+    spec = spec_of(study, prepared)
+    whole = run.run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
+    kill(Results(tmp_path / "b"), prepared, spec, epoch=3)
+    checkpoint = Results(tmp_path / "b").fit(whole["id"]).with_suffix(".ckpt")
+    with zipfile.ZipFile(checkpoint) as parts:
+        weights = max(parts.infolist(), key=lambda part: part.file_size if "/data/" in part.filename else 0)
+        with parts.open(weights) as content:
+            held = content.read()
+    written = checkpoint.read_bytes()
+    place = written.index(held) + 3  # sign and exponent of the first number
+    checkpoint.write_bytes(written[:place] + bytes([written[place] ^ 1]) + written[place + 1 :])
+    assert comparable(run.run_fit(Results(tmp_path / "b"), prepared, spec, CPU)) == comparable(whole)
+    assert f"{checkpoint} cannot be read (Bad CRC-32 for file {weights.filename!r}); the fit starts" in caplog.text
 
 
 def test_a_full_disk_costs_no_training_and_leaves_no_half_checkpoint(study, prepared, tmp_path, monkeypatch, caplog):

@@ -1,4 +1,5 @@
 import pandas
+import pyarrow.parquet
 import pytest
 
 from ssma.errors import StudyError
@@ -40,6 +41,22 @@ def test_text_that_looks_like_nothing_keeps_its_rows(fabric):
     assert frame.groupby("set.ssma.selection", dropna=True).size().sum() == 2 * (len(values) - 1)
     assert frame["hp.whole"].dtype == "Int64"
     pandas.testing.assert_frame_equal(frame, collect(fabric.results))
+
+
+def test_a_damaged_frame_is_refused(study):
+    """One changed bit in a number was another number, and one in what pandas notes of columns a traceback."""
+    file = study.root / "frame.parquet"
+    write_frame(collect(study), file)
+    written, table = file.read_bytes(), pyarrow.parquet.read_table(file)
+    numbers = pyarrow.parquet.read_metadata(file).row_group(0).column(list(COLUMNS).index("test"))
+    last = numbers.data_page_offset - 3  # in the last of the different values, which stand before the rows
+    file.write_bytes(written[:last] + bytes([written[last] ^ 1]) + written[last + 1 :])
+    with pytest.raises(StudyError, match="frame.parquet: not a readable frame .*collect the records again"):
+        read_frame(file)
+    noted = {key: text.replace(b"numpy_type", b"numpy_typf") for key, text in table.schema.metadata.items()}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(noted), file)
+    with pytest.raises(StudyError, match="frame.parquet: not a readable frame .*collect the records again"):
+        read_frame(file)
 
 
 def test_broken_records_are_named(study):

@@ -115,8 +115,8 @@ def test_a_search_with_a_trial_that_failed_is_made_again(tmp_path, reason, lost)
 
 
 def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monkeypatch):
-    """Snakemake looks at the content of what tells that an arm is done, which is empty; another plan is no reason where
-    it has a note of what it ran for."""
+    """Snakemake looks at the content of what tells that an arm is done, which is empty. What it has a note of outlives
+    a dry run of another plan, and a run of one in which the same is shown."""
     monkeypatch.chdir(tmp_path)
     results = Results(Path("results/s"))
     study = {
@@ -130,7 +130,7 @@ def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monk
     made = [results.frame, *(Path(f"reports/s/ablations/{name}/index.html") for name in ("max", "mean"))]
     note = Path(".snakemake/metadata", urlsafe_b64encode(str(made[1]).encode()).decode())
 
-    def left(seconds, now=plan):
+    def left(seconds, now=plan, dry=True):
         for path in [*made, note]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
@@ -140,12 +140,15 @@ def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monk
             os.utime(path, (0, 0))
         then = made[0].stat().st_mtime + seconds
         os.utime(results.evaluation(two), (then, then))
-        forget_outdated(results, now, Path(".snakemake"))
+        forget_outdated(results, now, Path(".snakemake"), dry)
         return [path for path in made if path.exists()]
 
     assert left(seconds=-1) == made
     assert left(seconds=5) == [made[1]]
     assert left(seconds=-1, now=plan | {"title": "Other"}) == [made[1]]
+    assert left(seconds=-1, now=plan | {"title": "Other"}, dry=False) == []
+    assert left(seconds=-1, now=plan | {"theory": {"mixing": {}}}, dry=False) == made[1:]
+    assert left(seconds=-1, dry=False) == made
 
 
 def test_nothing_is_removed_of_results_that_are_read_only(tmp_path, monkeypatch):

@@ -162,6 +162,14 @@ def test_copied_results_of_a_study_that_was_changed_get_a_new_report(finished, t
     assert "ssma" not in (tmp_path / "reports/tiny/tables/aggregator.csv").read_text()
 
 
+def test_a_changed_study_gets_a_new_report_where_only_times_of_files_trigger_jobs(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    fewer = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}}
+    status, output = snakemake(tmp_path / "copy", "--rerun-triggers", "mtime", study=fewer)
+    assert status == 0, output
+    assert "ssma" not in (tmp_path / "copy/reports/tiny/tables/aggregator.csv").read_text()
+
+
 def test_an_arm_without_a_search_space_is_one_job(tmp_path):
     study = {key: value for key, value in TINY.items() if key != "tune"} | {
         "ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}},

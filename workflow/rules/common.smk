@@ -33,7 +33,8 @@ try:
         _, alone = free_dead_locks(Path(".snakemake"), PLAN["study"])
         if alone:  # else a dry run would take from a run what its jobs need
             forget_lost(results, PLAN)
-            forget_outdated(results, PLAN, Path(".snakemake"))
+            dry = workflow.output_settings.dryrun
+            forget_outdated(results, PLAN, Path(".snakemake"), dry)
         cores = (
             workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
         )
