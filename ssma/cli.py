@@ -306,6 +306,8 @@ def _status(options: argparse.Namespace) -> int:
     if reason := unusable(results):
         print(f"  MLflow was not filled: {reason}. Mend it and run: {this_command()} track {options.plan}")
     out = options.out or Path("reports", plan["study"])
+    if (made := out / "plan.json").exists() and made.read_bytes() != options.plan.read_bytes():
+        print("  The report is still that of the study as it was before it was started last")
     places = [("report", "index.html"), ("tables", "tables"), ("figures", "figures")]
     places += [(name, f"ablations/{name}/index.html") for name in plan["ablations"]]  # of those that were run alone
     for name, where in [place for place in places if (out / place[1]).exists()]:

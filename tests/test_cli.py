@@ -232,6 +232,16 @@ def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_pa
     assert told() == [["report", f"{tmp_path}/index.html"], ["width", f"{tmp_path}/ablations/width/index.html"]]
 
 
+def test_status_tells_that_a_report_is_of_the_study_before_it_was_changed(tmp_path, capsys):
+    plan, out = made_up(tmp_path), tmp_path / "report"
+    out.mkdir()
+    line = "  The report is still that of the study as it was before it was started last"
+    for change, told in ((b"", False), (b" ", True)):
+        (out / "plan.json").write_bytes(plan.read_bytes() + change)
+        assert main(["status", str(plan), "--out", str(out)]) == 0
+        assert (line in capsys.readouterr().out.splitlines()) == told
+
+
 def test_status_tells_of_a_note_that_is_no_text(tmp_path, capsys):
     plan = made_up(tmp_path)
     (folder := plan.parent / "mlflow").mkdir()

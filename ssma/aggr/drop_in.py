@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.utils.hooks import RemovableHandle
-from torch_geometric.nn import DegreeScalerAggregation, FusedGATConv, GPSConv, MessagePassing
+from torch_geometric.nn import DegreeScalerAggregation, FusedGATConv, GPSConv, MessagePassing, PNAConv
 from torch_geometric.nn.aggr import Aggregation, MultiAggregation
 from torch_geometric.utils import is_sparse, to_edge_index
 
@@ -57,7 +57,8 @@ def use_aggregation(layer: Module, aggr: Aggregation) -> Module:
         )
     if isinstance(inner.aggr_module, DegreeScalerAggregation | MultiAggregation):
         if all(module is not aggr for module in inner.aggr_module.modules()):
-            raise ValueError(f"{type(inner).__name__} mixes aggregations: build it with aggregators=[..., aggr]")
+            mixes = "aggregators" if isinstance(inner, PNAConv) else "aggr"
+            raise ValueError(f"{type(inner).__name__} mixes aggregations: build it with {mixes}=[..., aggr]")
     else:
         inner.aggr = None
         inner.aggr_module = aggr

@@ -272,7 +272,7 @@ def _check_contents(data_list: Sequence[Data]) -> None:
         if data.x is None and "num_nodes" not in data.to_dict():
             raise StudyError(
                 f"graph {number}: it has neither x nor num_nodes, so that nodes without edges at its end would be "
-                "lost; set num_nodes"
+                "lost; set x to the features of its nodes, or num_nodes where features makes them"
             )
         if data.x is not None and data.x.size(0) != data.num_nodes:
             raise StudyError(

@@ -28,7 +28,7 @@ from ssma.errors import STOPPED, StudyError, printable
 from ssma.fit.metrics import evaluate
 from ssma.fit.spec import fit_id
 from ssma.fit.summaries import module_summaries
-from ssma.fit.training import Task, Training, load_state
+from ssma.fit.training import Task, Training, check_seed, load_state
 from ssma.layers.network import Network, compile_products, describe, walk_steps
 from ssma.layers.width import count_parameters, hidden_channels
 from ssma.study.ids import code_fingerprint, git_commit, seed_from
@@ -170,6 +170,7 @@ def _train(
     other = make() if spec["class"] else None
     seed_everything(spec["seed"])
     network = make()
+    check_seed(spec["seed"])
     if other is not None:
         _check_apart(network, other)
     network.to(device)

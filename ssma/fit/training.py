@@ -122,7 +122,8 @@ class Training:
     def _epoch(self) -> str | None:
         """Trains and validates once; returns why it diverged, if it did."""
         start, rate = time.perf_counter(), self._rate()
-        seed_everything(seed_from(self.seed, "epoch", self.epochs))
+        seed = seed_from(self.seed, "epoch", self.epochs)
+        seed_everything(seed)
         order = torch.Generator().manual_seed(seed_from(self.seed, "order", self.epochs))
         self.network.train()
         losses, extras, count = [], [], 0  # read once, at the end: reading a number waits for the device
@@ -138,6 +139,7 @@ class Training:
             losses.append(loss.detach())
             extras.append([value.detach() for value in extra])
             count += size
+        check_seed(seed)
         steps = len(losses)
         self.steps += steps
         train_loss = sum(loss.item() for loss in losses) / max(count, 1)
@@ -179,6 +181,20 @@ class Training:
         self.optimizer.load_state_dict(state["optimizer"])
         self.schedule.load_state_dict(state["schedule"])
         self.history, self.best, self.steps = state["history"], state["best"], state["steps"]
+
+
+def check_seed(seed: int) -> None:
+    """Refuses a user's class that set another seed: layers made after it would start, and drop, alike in all fits.
+
+    Raises:
+        StudyError: If torch has not the seed that was set.
+    """
+    if torch.initial_seed() != seed:
+        raise StudyError(
+            f"torch's seed was set to {torch.initial_seed()} within a fit, so that fits of all seeds would draw the "
+            f"same from there on; leave it out of the class, or draw what is the same in all fits in a "
+            f"torch.random.fork_rng()"
+        )
 
 
 def adamw(network: nn.Module, **options: float) -> torch.optim.AdamW:

@@ -302,7 +302,8 @@ def _sentence(item: Any, raw: Any) -> str:
     told = item["type"] == "value_error" and (isinstance(item["input"], dict | None) or ", got " in item["msg"])
     got = "" if told else f", got {item['input']!r}"
     if item["type"] == "too_short":
-        return f"{path}: expected at least {item['ctx']['min_length']}{got}"
+        least = item["ctx"]["min_length"]
+        return f"{path}: expected at least {least} {'entry' if least == 1 else 'entries'}{got}"
     return f"{path}: {EXPECTED.get(item['type'], item['msg'].removeprefix('Value error, '))}{got}"
 
 

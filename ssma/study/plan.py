@@ -92,7 +92,7 @@ class _Planner:
             dotted = options.get("class")
             if name in AGGREGATORS and dotted is not None:
                 self.errors.append(f"{path}.class: '{name}' is built in; give your class another name")
-            elif name not in AGGREGATORS and not (isinstance(dotted, str) and "." in dotted):
+            elif name not in AGGREGATORS and not isinstance(dotted, str):
                 known = did_you_mean(name, list(AGGREGATORS))
                 self.errors.append(f"{path}: unknown aggregator; {known}, or give 'class: package.module.Class'")
             elif not LABEL.fullmatch(name) or "." in name or name in GROUPS:
@@ -108,8 +108,8 @@ class _Planner:
 
     def _read_class(self, name: str, path: str, dotted: str | None) -> str | None:
         try:
-            self.own[name] = options_of(dotted) if dotted else None
-            return class_fingerprint(dotted) if dotted else None
+            self.own[name] = options_of(dotted) if dotted is not None else None
+            return class_fingerprint(dotted) if dotted is not None else None
         except ValueError as error:
             self.errors.append(f"{path}.class: {error}")
             return None

@@ -19,6 +19,7 @@ from torch_geometric.nn import (
     HypergraphConv,
     LEConv,
     MessagePassing,
+    PNAConv,
     PointNetConv,
     ResGatedGraphConv,
     RGCNConv,
@@ -161,8 +162,11 @@ def test_layers_that_would_ignore_the_aggregation_are_refused():
     fused = FusedGATConv.__new__(FusedGATConv)  # it cannot be made without the library that it calls
     with pytest.raises(TypeError, match="FusedGATConv, which aggregates in its own way"):
         use_aggregation(fused, SumAggregation())
-    with pytest.raises(ValueError, match="mixes aggregations"):
+    with pytest.raises(ValueError, match=r"SAGEConv mixes aggregations: build it with aggr=\[\.\.\., aggr\]"):
         use_aggregation(SAGEConv(8, 8, aggr=["mean", "max"]), SSMAAggregation(8))
+    pna = PNAConv(8, 8, aggregators=["mean"], scalers=["identity"], deg=torch.tensor([0, 2]))
+    with pytest.raises(ValueError, match=r"PNAConv mixes aggregations: build it with aggregators=\[\.\.\., aggr\]"):
+        use_aggregation(pna, SSMAAggregation(8))
     with pytest.raises(TypeError, match="Linear but expected a PyG MessagePassing"):
         use_aggregation(torch.nn.Linear(8, 8), SumAggregation())
     with pytest.raises(TypeError, match="type str but expected a PyG Aggregation"):

@@ -334,6 +334,7 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0), {"x": 1}], {}, "got dict in place 1 of a list but expected a list of torch_geometric.data.Data"),
         (({"x": 1}, None), {}, r"got dict in place 0 of a tuple but .* as list\(dataset\) is one"),
         ([graph(0, 0), graph(0, 0, x=None)], {}, "graph 1: it has neither x nor num_nodes"),
+        ([graph(0, 0, x=None, z=torch.zeros(3))], {}, "lost; set x to the features of its nodes, or num_nodes where features makes them"),
         ([graph(0, 0), graph(0, 0, x=None, num_nodes=3)], {}, "graph 1: it has no x; set features to degree, constant, zeros"),
         ([graph(0, 0), graph(NAN, 0)], {}, "graph 1: x holds NaN"),
         ([graph(0, 0), graph(0, 1, edge_index=PATH.float())], {}, "graph 1: edge_index is torch.float32"),

@@ -430,6 +430,36 @@ def test_what_draws_in_evaluation_draws_the_same_after_a_kill_at_the_end(study, 
         assert resumed[part] == whole[part]
 
 
+class Seeding(SumAggregation):
+    """A user's class that sets torch's seed, and so decides what the network around it draws."""
+
+    def __init__(self, in_channels, heads, place):
+        super().__init__()
+        self.place = place
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+        if place == "init":
+            torch.manual_seed(42)
+
+    def forward(self, x, *args, **kwargs):
+        if self.place == ("train" if self.training else "evaluation"):
+            torch.manual_seed(42)
+        return super().forward(x, *args, **kwargs)
+
+
+@pytest.mark.parametrize("place", ["init", "train", "evaluation"])
+def test_a_class_that_sets_the_seed_of_the_network_around_it_is_refused(study, prepared, tmp_path, place):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Seeding", "class_code": place}
+    settings = spec["settings"] | {"aggregator": {"place": place}}
+    record = run_fit(Results(tmp_path), prepared, spec | {"settings": settings}, CPU)
+    found = "torch's seed was set to 42 within a fit, so that fits of all seeds would draw the same from there on; "
+    if place == "evaluation":  # which is seeded by itself, as each epoch is
+        assert (record["status"], record["reason"]) == ("ok", None)
+    else:
+        assert (record["status"], record["epochs"]) == ("failed", None)
+        assert record["reason"].startswith(found)
+
+
 class NotTorch(Indexing):
     """A user's class that draws its weights, and what it leaves out, with NumPy's and Python's generators."""
 

@@ -175,7 +175,7 @@ def test_a_long_name_of_a_study_is_refused():
 def test_an_ablation_of_nothing_is_refused(key):
     """An empty list would else mean all of them."""
     for nothing, told in (
-        ([], "expected at least 1, got"),
+        ([], "expected at least 1 entry, got"),
         (None, "is empty; fill it in, or leave it out to have all"),
     ):
         with pytest.raises(StudyError, match=rf"1 error in the study file:\n  - ablations\.a\.{key}: {told}"):

@@ -74,7 +74,7 @@ def test_bounds_of_scaled_parameters():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n": [2, 3]}, "theory.growth.n: expected at least 3, got [2, 3]"),
+        ({"n": [2, 3]}, "theory.growth.n: expected at least 3 entries, got [2, 3]"),
         ({"d": [2, 3, 17]}, "theory.growth.d.2: Input should be less than or equal to 16, got 17"),
         ({"n": [2, 3, 3]}, "names 3 twice"),
         ({"scales": [1, 1.0]}, "names 1.0 twice"),
