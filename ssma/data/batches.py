@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, groupby, pairwise
 from weakref import WeakKeyDictionary
 
@@ -64,9 +65,8 @@ class Batches:
         self.table = _table(graphs, torch.device(device), walk_steps)
         self.whole = None
         if level == "node":
-            (whole,) = self.table.batches(torch.arange(graphs.num_graphs), [graphs.num_graphs])
             target = self.items.to(device)
-            self.whole = replace(whole, y=self.table.y[target], target=target)
+            self.whole = replace(self.table.whole, y=self.table.y[target], target=target)
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """Yields every item once: shuffled by ``generator``, or in order without one."""
@@ -110,6 +110,13 @@ class _Table:
     """Nodes and edges of each graph, ``[2, G]``."""
     places: Tensor
     """First node and first edge of each graph, ``[2, G]``."""
+
+    @cached_property
+    def whole(self) -> Batch:
+        """All graphs as one batch, the same for all parts and fits."""
+        graphs = self.lengths.size(1)
+        (whole,) = self.batches(torch.arange(graphs), [graphs])
+        return whole
 
     def batches(self, items: Tensor, sizes: list[int]) -> Iterator[Batch]:
         """Yields the graphs ``items``, cut into batches of ``sizes`` graphs."""

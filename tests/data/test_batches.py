@@ -173,4 +173,7 @@ def test_node_level_is_one_whole_batch():
     assert torch.equal(batch.x, data.x)
     assert batch.edge_index.tolist() == [[4, 0], [1, 4]]
     assert (batch.target.tolist(), batch.y.tolist()) == ([4, 1], [4, 1])
+    (other,) = Batches(graphs, [0], 1, "node").epoch()
+    assert (other.target.tolist(), other.y.tolist()) == ([0], [0])
+    assert other.x is batch.x and other.edge_index is batch.edge_index  # parts and fits hold the graph once
     assert batch.batch.tolist() == [0] * 5
