@@ -195,16 +195,20 @@ _TABLES: WeakKeyDictionary[Graphs, dict[tuple[torch.device, int], _Table]] = Wea
 
 
 def _table(graphs: Graphs, device: torch.device, walk_steps: int) -> _Table:
-    """Returns the graphs on the device, the same for the same arguments."""
+    """Returns the graphs on the device, the same for the same arguments; encodings come beside the same tensors."""
     known = _TABLES.setdefault(graphs, {})
     if (device, walk_steps) not in known:
-        pe = return_probabilities(graphs, walk_steps) if walk_steps else None
-        x, pe, edge_index, edge_attr, y = (
-            None if value is None else value.to(device)
-            for value in (graphs.x, pe, graphs.edge_index, graphs.edge_attr, graphs.y)
-        )
-        ptrs = torch.stack([graphs.node_ptr, graphs.edge_ptr])
-        known[device, walk_steps] = _Table(x, pe, edge_index, edge_attr, y, ptrs.diff(), ptrs[:, :-1])
+        if walk_steps:
+            pe = return_probabilities(graphs, walk_steps).to(device)
+            made = replace(_table(graphs, device, 0), pe=pe)
+        else:
+            x, edge_index, edge_attr, y = (
+                None if value is None else value.to(device)
+                for value in (graphs.x, graphs.edge_index, graphs.edge_attr, graphs.y)
+            )
+            ptrs = torch.stack([graphs.node_ptr, graphs.edge_ptr])
+            made = _Table(x, None, edge_index, edge_attr, y, ptrs.diff(), ptrs[:, :-1])
+        known[device, walk_steps] = made
     return known[device, walk_steps]
 
 
