@@ -152,7 +152,8 @@ def check_width(aggr: Aggregation, x: Tensor, dim: int) -> None:
         raise ValueError(
             f"{type(aggr).__name__} got messages of shape {tuple(x.shape)} and dim={dim} but expected them in the "
             f"first dimension; it cannot stand in a layer of several stacks (ARMAConv) or see several states of a node "
-            f"at once, [B, N, F]: give a layer one of them at a time"
+            f"at once, [B, N, F]: give a layer one of them at a time; called alone, messages [E, heads, in_channels] "
+            f"want dim=0"
         )
     if tuple(x.shape[1:]) != allowed.get(x.dim()):
         raise ValueError(
