@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.utils import degree, scatter, softmax
 
-from ssma.aggr.grouped import GroupedAggregation, check_switch, group_mean, group_sizes, is_number
+from ssma.aggr.grouped import GroupedAggregation, check_switch, group_extremum, group_mean, group_sizes, is_number
 
 
 class SumAggregation(GroupedAggregation):
@@ -34,12 +34,12 @@ class MeanAggregation(GroupedAggregation):
 class MaxAggregation(GroupedAggregation):
     r"""The maximum of the neighbours, feature by feature; 0 without neighbours. Equal maxima share the gradient.
 
-    In float32 and float64 it is PyG's `MaxAggregation`, number for number, for indices of int64; for those of int32 the
-    gradient of PyG's is wrong.
+    In float32 and float64 it is PyG's `MaxAggregation`, number for number, but for gradients: PyG's are wrong for
+    indices of int32, and too small where the maximum is exactly 0.
     """
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
-        return scatter(x, index, 0, dim_size, "max")
+        return group_extremum(x, index, dim_size, "amax")
 
 
 class MinAggregation(GroupedAggregation):
@@ -47,7 +47,7 @@ class MinAggregation(GroupedAggregation):
     :class:`MaxAggregation`."""
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
-        return scatter(x, index, 0, dim_size, "min")
+        return group_extremum(x, index, dim_size, "amin")
 
 
 class MulAggregation(GroupedAggregation):

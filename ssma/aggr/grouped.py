@@ -1,5 +1,6 @@
 """What the aggregations of this package share: any accepted shape of messages becomes rows that belong to groups."""
 
+import math
 from numbers import Integral, Real
 
 import torch
@@ -151,7 +152,8 @@ def check_width(aggr: Aggregation, x: Tensor, dim: int) -> None:
         raise ValueError(
             f"{type(aggr).__name__} got messages of shape {tuple(x.shape)} and dim={dim} but expected them in the "
             f"first dimension; it cannot stand in a layer of several stacks (ARMAConv) or see several states of a node "
-            f"at once, [B, N, F]: give a layer one of them at a time"
+            f"at once, [B, N, F]: give a layer one of them at a time; called alone, messages [E, heads, in_channels] "
+            f"want dim=0"
         )
     if tuple(x.shape[1:]) != allowed.get(x.dim()):
         raise ValueError(
@@ -185,6 +187,19 @@ def head_groups(index: Tensor, heads: int) -> Tensor:
 def group_mean(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
     """Returns the mean of each group of rows, 0 where a group is empty."""
     return scatter(x, index, 0, dim_size, "mean")
+
+
+def group_extremum(x: Tensor, index: Tensor, dim_size: int, reduce: str) -> Tensor:
+    """Returns the largest (``"amax"``) or smallest (``"amin"``) of each group of rows, 0 where a group is empty.
+
+    Equal ones share the gradient. It starts from infinities, since of zeros torch would give these a share wherever the
+    result is 0, though it leaves them out of the result.
+    """
+    rows = index.view(-1, *[1] * (x.dim() - 1))
+    start = x.new_full((dim_size, *x.shape[1:]), -math.inf if reduce == "amax" else math.inf)
+    found = start.scatter_reduce(0, rows.expand_as(x), x, reduce)
+    empty = degree(index, dim_size, torch.long) == 0
+    return found.masked_fill(empty.view(-1, *rows.shape[1:]), 0)
 
 
 def group_sizes(index: Tensor, dim_size: int, ref: Tensor) -> Tensor:

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 from torch.nn import Linear
-from torch_geometric.utils import degree, scatter
+from torch_geometric.utils import degree
 
-from ssma.aggr.grouped import GroupedAggregation, apply_linear, group_mean
+from ssma.aggr.grouped import GroupedAggregation, apply_linear, group_extremum, group_mean
 from ssma.aggr.std import group_std
 
 
@@ -45,8 +45,8 @@ class PNAAggregation(GroupedAggregation):
         mix = torch.cat(
             [
                 group_mean(x, index, dim_size),
-                scatter(x, index, 0, dim_size, "max"),
-                scatter(x, index, 0, dim_size, "min"),
+                group_extremum(x, index, dim_size, "amax"),
+                group_extremum(x, index, dim_size, "amin"),
                 group_std(x, index, dim_size),
             ],
             dim=1,

@@ -158,10 +158,11 @@ def logarithmic_factor(square: Tensor, root: Tensor, gain: Tensor) -> tuple[Tens
     """
     n, floor = 1 / root, FLOOR[square.dtype] ** 2
     log = square.clamp(min=floor).log_().mul_(0.5)
-    power = ((log + gain.log()) * n).clamp(min=-60)
-    magnitude = torch.nn.functional.softplus(power, threshold=60)
-    exponent = n * power.sigmoid() / magnitude - 1
-    scale = torch.where((square > floor) | (exponent == 0), magnitude * (-log).exp_(), 0)
+    power = (log + gain.log()) * n
+    kept = power.clamp(min=-60)  # below, log(1 + z) is z
+    magnitude = torch.nn.functional.softplus(kept, threshold=60)
+    exponent = n * kept.sigmoid() / magnitude - 1
+    scale = torch.where((square > floor) | (root == 1), magnitude * (power - kept - log).exp_(), 0)
     return _nonzero(square), scale, exponent
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate, groupby, pairwise
 from weakref import WeakKeyDictionary
 
@@ -64,9 +65,8 @@ class Batches:
         self.table = _table(graphs, torch.device(device), walk_steps)
         self.whole = None
         if level == "node":
-            (whole,) = self.table.batches(torch.arange(graphs.num_graphs), [graphs.num_graphs])
             target = self.items.to(device)
-            self.whole = replace(whole, y=self.table.y[target], target=target)
+            self.whole = replace(self.table.whole, y=self.table.y[target], target=target)
 
     def epoch(self, generator: torch.Generator | None = None) -> Iterator[Batch]:
         """Yields every item once: shuffled by ``generator``, or in order without one."""
@@ -110,6 +110,13 @@ class _Table:
     """Nodes and edges of each graph, ``[2, G]``."""
     places: Tensor
     """First node and first edge of each graph, ``[2, G]``."""
+
+    @cached_property
+    def whole(self) -> Batch:
+        """All graphs as one batch, the same for all parts and fits."""
+        graphs = self.lengths.size(1)
+        (whole,) = self.batches(torch.arange(graphs), [graphs])
+        return whole
 
     def batches(self, items: Tensor, sizes: list[int]) -> Iterator[Batch]:
         """Yields the graphs ``items``, cut into batches of ``sizes`` graphs."""
@@ -188,16 +195,20 @@ _TABLES: WeakKeyDictionary[Graphs, dict[tuple[torch.device, int], _Table]] = Wea
 
 
 def _table(graphs: Graphs, device: torch.device, walk_steps: int) -> _Table:
-    """Returns the graphs on the device, the same for the same arguments."""
+    """Returns the graphs on the device, the same for the same arguments; encodings come beside the same tensors."""
     known = _TABLES.setdefault(graphs, {})
     if (device, walk_steps) not in known:
-        pe = return_probabilities(graphs, walk_steps) if walk_steps else None
-        x, pe, edge_index, edge_attr, y = (
-            None if value is None else value.to(device)
-            for value in (graphs.x, pe, graphs.edge_index, graphs.edge_attr, graphs.y)
-        )
-        ptrs = torch.stack([graphs.node_ptr, graphs.edge_ptr])
-        known[device, walk_steps] = _Table(x, pe, edge_index, edge_attr, y, ptrs.diff(), ptrs[:, :-1])
+        if walk_steps:
+            pe = return_probabilities(graphs, walk_steps).to(device)
+            made = replace(_table(graphs, device, 0), pe=pe)
+        else:
+            x, edge_index, edge_attr, y = (
+                None if value is None else value.to(device)
+                for value in (graphs.x, graphs.edge_index, graphs.edge_attr, graphs.y)
+            )
+            ptrs = torch.stack([graphs.node_ptr, graphs.edge_ptr])
+            made = _Table(x, None, edge_index, edge_attr, y, ptrs.diff(), ptrs[:, :-1])
+        known[device, walk_steps] = made
     return known[device, walk_steps]
 
 

@@ -1,7 +1,7 @@
 """Batches of a large graph that is cut into parts, and the graph as a whole, on their device."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import torch
@@ -145,33 +145,37 @@ _TABLES: WeakKeyDictionary[Graphs, dict[tuple[torch.device, int], _Table]] = Wea
 
 
 def _table(graphs: Graphs, device: torch.device, walk_steps: int) -> _Table:
-    """Returns the graph on the device, the same for the same arguments."""
+    """Returns the graph on the device, the same for the same arguments; encodings come beside the same tensors."""
     known = _TABLES.setdefault(graphs, {})
     if (device, walk_steps) not in known:
-        known[device, walk_steps] = _make_table(graphs, device, walk_steps)
+        if walk_steps:
+            base = _table(graphs, device, 0)
+            made = replace(base, pe=return_probabilities(_apart(base), walk_steps).to(device))
+        else:
+            made = _make_table(graphs, device)
+        known[device, walk_steps] = made
     return known[device, walk_steps]
 
 
-def _make_table(graphs: Graphs, device: torch.device, walk_steps: int) -> _Table:
+def _make_table(graphs: Graphs, device: torch.device) -> _Table:
     order = graphs.part.argsort(stable=True)
     place = torch.empty_like(order)
     place[order] = torch.arange(order.numel())
     ends = place[graphs.edge_index]
     by_target = ends[1].argsort(stable=True)  # the edges of one target keep their order
     ends = ends[:, by_target]
-    part, node_ptr = graphs.part[order], pointer(graphs.part.bincount())
-    pe = return_probabilities(_apart(graphs, order, ends, part, node_ptr), walk_steps) if walk_steps else None
     edge_attr = None if graphs.edge_attr is None else graphs.edge_attr[by_target]
-    tensors = (graphs.x[order], pe, ends, edge_attr, graphs.y[order], part)
+    tensors = (graphs.x[order], None, ends, edge_attr, graphs.y[order], graphs.part[order])
     on_device = (None if value is None else value.to(device) for value in tensors)
     edge_start = pointer(ends[1].bincount(minlength=order.numel()))
-    return _Table(*on_device, place, node_ptr, edge_start)
+    return _Table(*on_device, place, pointer(graphs.part.bincount()), edge_start)
 
 
-def _apart(graphs: Graphs, order: Tensor, ends: Tensor, part: Tensor, node_ptr: Tensor) -> Graphs:
-    """Returns the parts as graphs of their own, without the edges between them."""
+def _apart(table: _Table) -> Graphs:
+    """Returns the parts as graphs of their own, without the edges between them, on the host."""
+    x, y, ends, part = (value.cpu() for value in (table.x, table.y, table.edge_index, table.part))
     of_source, of_target = part[ends]
     inner = of_source == of_target
-    local = ends[:, inner] - node_ptr[of_target[inner]]
-    edge_ptr = pointer(of_target[inner].bincount(minlength=node_ptr.numel() - 1))
-    return Graphs(graphs.x[order], local, None, graphs.y[order], node_ptr, edge_ptr)
+    local = ends[:, inner] - table.node_ptr[of_target[inner]]
+    edge_ptr = pointer(of_target[inner].bincount(minlength=table.count))
+    return Graphs(x, local, None, y, table.node_ptr, edge_ptr)

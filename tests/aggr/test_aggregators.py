@@ -233,6 +233,21 @@ def test_the_gradient_of_a_maximum_by_int32_indices_by_hand():
     assert x.grad.flatten().tolist() == [0, 20, 5, 5]
 
 
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_the_gradient_of_an_extremum_at_zero_is_shared_by_messages_alone(name):
+    x = torch.tensor([[0.0], [0.0], [0.0], [-1.0 if name == "max" else 1.0]], requires_grad=True)
+    make_aggregation(name, 1)(x, torch.tensor([0, 2, 2, 2]), dim_size=3).sum().backward()
+    assert x.grad.flatten().tolist() == [1, 0.5, 0.5, 0]
+
+
+def test_the_gradient_of_the_mix_of_pna_at_zero():
+    """All weight on the unscaled maximum and minimum, each of which is the one message itself."""
+    aggr, x = made("pna", 1), torch.zeros(1, 1, dtype=torch.float64, requires_grad=True)
+    aggr.linear.weight.data = torch.tensor([[0, 2.0, 3.0, *[0] * 9]], dtype=torch.float64)
+    aggr(x, torch.tensor([0])).backward()
+    assert x.grad.item() == 5
+
+
 @pytest.mark.parametrize("name", INVARIANT)
 def test_invariant_ones_do_not_depend_on_the_order(name):
     aggr, x = made(name), messages(INDEX.numel(), D)

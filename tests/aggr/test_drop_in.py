@@ -177,6 +177,8 @@ def test_a_layer_whose_messages_are_not_in_the_first_dimension():
     layer = use_aggregation(ARMAConv(8, 8, num_stacks=2), SSMAAggregation(8))
     with pytest.raises(ValueError, match=r"shape \(2, 7, 8\) and dim=-2 but expected them in the first dimension"):
         layer(X, EDGES)
+    with pytest.raises(ValueError, match=r"called alone, messages \[E, heads, in_channels\] want dim=0"):
+        SSMAAggregation(4, heads=2)(torch.ones(3, 2, 4), torch.tensor([0, 1, 1]))
 
 
 class Lone(MessagePassing):

@@ -357,6 +357,27 @@ def test_options_at_zero(kappa, mixing, normalisation):
         assert all(p.grad.isfinite().all() for p in aggr.parameters() if p.grad is not None)
 
 
+@pytest.mark.parametrize("scale", [1, 1e-20, 0])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_the_logarithm_of_a_single_factor_has_a_slope_of_at_most_1(dtype, tolerance, scale):
+    """The learned map is 0 at first but for one row and one place; there log(1 + z) has the slope 1."""
+    torch.manual_seed(0)
+    aggr = SSMAAggregation(
+        3, 1, mixing="product", normalisation="log", learn_affine=True, compression=1.0, temperature=2.0
+    ).to(dtype)
+    x = (torch.rand(4, 3, dtype=dtype) * scale).requires_grad_()
+    aggr(x, torch.arange(4)).sum().backward()
+    slope = aggr.weight.sum(0) / (1 + arrays(aggr, x.detach()).abs())
+    expected = {
+        "x": torch.einsum("nac,dac->nd", slope, aggr.affine_weight),
+        "affine_weight": torch.einsum("nac,nd->dac", slope, x),
+        "affine_bias": slope.sum(0),
+    }
+    for name, grad in expected.items():
+        found, grad = x.grad if name == "x" else getattr(aggr, name).grad, grad.detach()
+        torch.testing.assert_close(found, grad, rtol=tolerance, atol=tolerance * grad.abs().max().item())
+
+
 @pytest.mark.parametrize("learn_affine", [False, True])
 def test_large_messages_beside_tiny_ones(learn_affine):
     """The weight of a large message underflows to 0 in some slots; where such a slot is tiny, its slope is steep."""

@@ -75,6 +75,8 @@ def test_positional_encodings_follow_their_nodes(monkeypatch):
     assert len(calls) == 1  # computed once for all parts and fits
     (plain,), (short,) = (Batches(graphs, [5], 8, "graph", walk_steps=steps).epoch() for steps in (0, 2))
     assert plain.pe is None and torch.equal(short.pe, batch.pe[:, :2])  # as for arms that differ in their walks
+    tables = [Batches(graphs, [5], 8, "graph", "meta", steps).table for steps in (4, 0, 2)]
+    assert all(table.x is tables[0].x and table.edge_index is tables[0].edge_index for table in tables)
 
 
 def test_an_epoch_of_large_data_is_gathered_in_small_parts(monkeypatch):
@@ -173,4 +175,7 @@ def test_node_level_is_one_whole_batch():
     assert torch.equal(batch.x, data.x)
     assert batch.edge_index.tolist() == [[4, 0], [1, 4]]
     assert (batch.target.tolist(), batch.y.tolist()) == ([4, 1], [4, 1])
+    (other,) = Batches(graphs, [0], 1, "node").epoch()
+    assert (other.target.tolist(), other.y.tolist()) == ([0], [0])
+    assert other.x is batch.x and other.edge_index is batch.edge_index  # parts and fits hold the graph once
     assert batch.batch.tolist() == [0] * 5

@@ -113,6 +113,7 @@ def test_random_walks_stay_in_their_part():
         assert whole.pe[rows].equal(batch.pe)
     (plain,), (short,) = (WholeBatch(graphs, ITEMS, walk_steps=steps).epoch() for steps in (0, 2))
     assert plain.pe is None and short.pe.equal(whole.pe[:, :2])
+    assert plain.x is short.x is whole.x and plain.edge_index is short.edge_index is whole.edge_index
 
 
 @pytest.mark.parametrize(
