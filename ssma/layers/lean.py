@@ -1,5 +1,6 @@
 """Layers of PyG that do the same with less work."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ class LeanGCNConv(GCNConv):
         usual = self.normalize and not self.cached and self.bias is not None and edge_weight is None
         if not usual or not _only_sums(self, x, edge_index):
             return super().forward(x, edge_index, edge_weight)
-        edge_index, weight = gcn_norm(edge_index, None, x.size(0), False, self.add_self_loops, self.flow, x.dtype)
+        edge_index, weight = _normalised(edge_index, x.size(0), self.improved, self.add_self_loops, x.dtype)
         return neighbour_sum(self.lin(x), edge_index, x.size(0), weight) + self.bias
 
 
@@ -138,6 +139,34 @@ class _NeighbourSum(torch.autograd.Function):
 _KNOWN: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 """How :func:`neighbour_sum` adds up the edges that it has seen, for the layers to come."""
 
+_NORMALISED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+"""The edges that a GCN sums over instead, None for the same, and their weights."""
+
+
+def _kept(
+    store: WeakTensorKeyDictionary, edge_index: Tensor, made_for: tuple[Any, ...], make: Callable[[], Any]
+) -> Any:
+    """Returns what was made of edges for the same arguments, if it is there and they have not changed since."""
+    if edge_index.is_inference():  # changes are not counted
+        return make()
+    made_for = (*made_for, edge_index._version)
+    known = store.get(edge_index)
+    if known is None or known[0] != made_for:
+        with torch.inference_mode(False):  # what is made there could not be used in training
+            store[edge_index] = known = made_for, make()
+    return known[1]
+
+
+def _normalised(
+    edge_index: Tensor, nodes: int, improved: bool, self_loops: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    def make() -> tuple[Tensor | None, Tensor]:
+        edges, weight = gcn_norm(edge_index, None, nodes, improved, self_loops, "source_to_target", dtype)
+        return None if edges is edge_index else edges, weight
+
+    edges, weight = _kept(_NORMALISED, edge_index, (nodes, improved, self_loops, dtype), make)
+    return edge_index if edges is None else edges, weight
+
 
 def neighbour_sum(x: Tensor, edge_index: Tensor, targets: int, weight: Tensor | None = None) -> Tensor:
     """Returns for each target the sum of the states of its sources, ``[targets, C]``, in the order of the edges.
@@ -154,12 +183,9 @@ def neighbour_sum(x: Tensor, edge_index: Tensor, targets: int, weight: Tensor | 
     Raises:
         IndexError: If an edge comes from, or goes to, a node beyond them.
     """
-    version = None if edge_index.is_inference() else edge_index._version  # None: changes are not counted
-    made_for = x.size(0), targets, version
-    known = None if version is None else _KNOWN.get(edge_index)
-    if known is None or known[0] != made_for:
-        source, target = edge_index
-        known = made_for, _Sums.over(target, source, targets), _Sums.over(source, target, x.size(0))
-        if version is not None:
-            _KNOWN[edge_index] = known
-    return _NeighbourSum.apply(x, None if weight is None else weight.to(x.dtype), *known[1:])
+    source, target = edge_index
+    forth, back = _kept(
+        _KNOWN, edge_index, (x.size(0), targets),
+        lambda: (_Sums.over(target, source, targets), _Sums.over(source, target, x.size(0))),
+    )  # fmt: skip
+    return _NeighbourSum.apply(x, None if weight is None else weight.to(x.dtype), forth, back)

@@ -1,11 +1,15 @@
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
 from made_networks import EDGE_CARD, graph, network
 from torch_geometric.nn import GATConv, GCNConv, GINConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from ssma.aggr import SumAggregation, use_aggregation
+from ssma.layers import lean as lean_module
 from ssma.layers.dropout import Dropout
 from ssma.layers.lean import lean, neighbour_sum
 
@@ -64,6 +68,41 @@ def test_edges_that_change_in_place_or_meet_other_nodes_are_sorted_again():
         assert torch.equal(neighbour_sum(x, edge_index, TARGETS), adjacency)
         edge_index.copy_(edges(seed=1))
         assert torch.equal(neighbour_sum(x, edge_index, TARGETS), changed)
+
+
+@pytest.mark.parametrize("improved", [False, True])
+@pytest.mark.parametrize("loops", [False, True])
+def test_layers_normalise_edges_once_and_anew_where_they_differ(loops, improved, monkeypatch):
+    calls = []
+    monkeypatch.setattr(lean_module, "gcn_norm", lambda *given: calls.append(given) or gcn_norm(*given))
+    plain, quick = plain_and_quick(lambda: GCNConv(3, 4, improved=improved, add_self_loops=loops))
+    edge_index, x = edges(), torch.randn(NODES, 3)
+    for _ in range(3):
+        torch.testing.assert_close(quick(x, edge_index), plain(x, edge_index))
+    assert len(calls) == 1
+    edge_index.copy_(edges(seed=1))
+    torch.testing.assert_close(quick(x, edge_index), plain(x, edge_index))
+    more = torch.randn(NODES + 1, 3)
+    torch.testing.assert_close(quick(more, edge_index), plain(more, edge_index))
+    quick.add_self_loops = plain.add_self_loops = not loops
+    torch.testing.assert_close(quick(more, edge_index), plain(more, edge_index))
+    quick, plain, more = quick.double(), plain.double(), more.double()
+    torch.testing.assert_close(quick(more, edge_index), plain(more, edge_index))
+    assert len(calls) == 5
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_what_layers_know_of_edges_goes_with_them_and_serves_training_after_inference(loops):
+    plain, quick = plain_and_quick(lambda: GCNConv(3, 4, add_self_loops=loops))
+    edge_index, x = edges(), torch.randn(NODES, 3)
+    with torch.inference_mode():
+        quick(x, edge_index)
+    gradients = [torch.autograd.grad(layer(x, edge_index).sum(), list(layer.parameters())) for layer in (plain, quick)]
+    torch.testing.assert_close(*gradients)
+    kept = weakref.ref(edge_index)
+    del edge_index
+    gc.collect()
+    assert kept() is None
 
 
 @pytest.mark.parametrize("weighted", [False, True])
