@@ -56,6 +56,15 @@ def test_a_fit_whose_record_is_gone_is_missing(study):
     row = evaluation(collect(study), "MUTAG-gcn-sum").iloc[0]
     assert (row["status"], row["seed"]) == ("missing", 7)
     assert "MUTAG-gcn-sum-e0r0.json is not there" in row["reason"]
+    study.fit("ZINC-gcn-sum-e0r0").unlink()
+    row = evaluation(collect(study), "ZINC-gcn-sum").iloc[0]
+    assert (row["status"], row["metric"], row["direction"]) == ("missing", "mae", "minimize")
+
+
+def test_a_part_of_a_plan_has_the_rows_of_its_arms(study):
+    plan = read_plan(study.plan)
+    arms = [arm for arm in plan["arms"] if arm["dataset"] == "ZINC"]
+    assert set(collect(study, plan | {"arms": arms})["arm"]) == {"ZINC-gcn-sum", "ZINC-gcn-ssma"}
 
 
 def test_fits_without_a_record_are_no_fits_of_the_page(fabric):

@@ -87,6 +87,8 @@ def test_a_complete_trial_without_all_its_records_is_not_chosen():
     bias = selection_bias(rows(validation=VALIDATION | {1: [0.7, None]}))
     assert bias.outcomes["validation"].trials == {0: 0, 1: 0}
     assert bias.usable == 2 and bias.states["complete"] == 3
+    best_test = selection_bias(rows(validation=VALIDATION | {2: [0.1, None]}))
+    assert best_test.outcomes["test"].trials == {0: 0, 1: 0} and best_test.optimism == pytest.approx(0.1)
 
 
 def test_nothing_complete_is_no_outcome():
