@@ -126,6 +126,20 @@ def test_evaluation_uses_fresh_seeds_that_arms_share(tmp_path):
     assert [seed for _, _, seed in other] == seeds
 
 
+def test_seeds_follow_from_study_data_set_split_and_repeat_alone(tmp_path):
+    def seeds(name, dataset="data", study=0):
+        arm, calls = ARM | {"id": name, "search_id": name}, []
+        results, train = Results(tmp_path), trainer(calls=calls)
+        tune_arm(results, arm, dataset, study, "accuracy", "maximize", train, Told())
+        evaluate_arm(results, arm, dataset, study, train, Told())
+        return {(split, seed) for _, split, seed in calls}
+
+    mine = seeds("a")
+    assert len({seed for _, seed in mine}) == len(mine) == 3 + 6
+    assert seeds("b") == mine
+    assert not mine & (seeds("c", dataset="other") | seeds("d", study=1))
+
+
 def test_an_evaluation_is_good_where_a_fit_is(tmp_path):
     tune(tmp_path)
     why = "no fit succeeded: split 0 diverged: the training loss was nan"
