@@ -72,7 +72,7 @@ def selection_bias(rows: list[Row]) -> Bias:
     """
     import pandas
 
-    complete = [row for row in rows if row["trial_state"] == "complete" and row["split"] is not None]
+    complete = [row for row in rows if row["trial_state"] == "complete"]
     splits = sorted({row["split"] for row in complete})
     by_validation = _whole(complete, "validation", splits)
     by_test = {trial: scores for trial, scores in _whole(complete, "test", splits).items() if trial in by_validation}

@@ -104,8 +104,8 @@ def mean_difference(differences: "ArrayLike") -> float:
     values in another order have a mean difference of 0. A mean under ``TIE`` of the largest is 0 too."""
     sample = finite(differences, "differences", 1)
     mean = math.fsum(sample) / len(sample)
-    tie = abs(mean) < TIE * float(abs(sample).max())
-    return 0.0 if tie else round(mean, digits_of(sample)) + 0.0  # and not -0.0
+    tie = abs(mean) <= TIE * float(abs(sample).max())
+    return 0.0 if tie else round(mean, digits_of(sample))  # of zeros alone not -0.0
 
 
 def corrected_t(differences: "ArrayLike", test_train_ratio: float | None) -> CorrectedT | NotTestable:

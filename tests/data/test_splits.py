@@ -15,6 +15,7 @@ def check(splits, items):
         assert sum(map(len, parts)) == items
         assert set.union(*parts) == set(range(items))
         assert split["validation"] == splits[(fold + 1) % len(splits)]["test"]
+        assert all(split[part] == sorted(split[part]) for part in ("train", "validation", "test"))
         assert split["hash"] == split_hash(split)
     assert sorted(item for split in splits for item in split["test"]) == list(range(items))
     assert len({split["hash"] for split in splits}) == len(splits)
@@ -65,6 +66,18 @@ def test_real_targets_are_shuffled():
 def test_refuses_folds_that_cannot_be(labels, folds, message):
     with pytest.raises(StudyError, match=message):
         make_splits(labels, folds, "stratified", 0)
+
+
+def test_a_class_may_have_one_member_a_fold():
+    assert {tuple(LABELS[split["test"]].tolist()) for split in make_splits(LABELS, 20, "stratified", 0)[1]} == {
+        (0, 0, 1)
+    }
+
+
+@pytest.mark.parametrize("y", [LABELS, torch.randn(60, 1)])
+def test_an_unknown_scheme_is_refused(y):
+    with pytest.raises(StudyError, match="splits.scheme: got 'stratify', allowed are stratified and shuffle"):
+        make_splits(y, 10, "stratify", 0)
 
 
 def test_a_small_class_may_be_shuffled():

@@ -333,10 +333,27 @@ def test_what_is_minimised_is_the_mean_over_the_labels_that_are_known(prepared, 
     assert training.history["train_loss"] == pytest.approx([math.log(2)])
 
 
+def test_each_epoch_has_an_order_and_random_numbers_of_its_own(prepared, monkeypatch):
+    training, seeds = scripted_training(monkeypatch, prepared, [0.5] * 3), []
+    batches = training.train
+
+    def epoch(order):
+        seeds.append((order.initial_seed(), torch.initial_seed()))
+        return batches.epoch(order)
+
+    training.train = SimpleNamespace(epoch=epoch)
+    training.run(lambda t: None)
+    assert [len(set(each)) for each in zip(*seeds, strict=True)] == [3, 3]
+
+
 def test_the_rate_is_halved_on_a_plateau_and_training_ends_below_its_floor(prepared, monkeypatch):
     training = scripted_training(monkeypatch, prepared, [0.5] * 40, losses=[1.0] * 40)
     training.run(lambda t: None)
     assert training.history["lr"] == [1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.25]
+    falls = scripted_training(monkeypatch, prepared, [0.5] * 7, {"weight_decay": 0.25})
+    falls.run(lambda t: None)
+    assert falls.history["lr"] == [1.0] * 7  # the validation loss falls, whatever that of training does
+    assert falls.optimizer.param_groups[0]["weight_decay"] == 0.25
 
 
 @pytest.mark.parametrize("floor", [3e-5, 3e-5 * (1 + 1e-15)])

@@ -1,5 +1,6 @@
 """Predictors without a network, and networks that are no better: by hand."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -57,6 +58,7 @@ def test_a_constant_score_has_the_share_of_positives_and_one_half():
     [
         ("accuracy", [[0.9, 0.1], [0.6, 0.4]], True),
         ("accuracy", [[0.9, 0.1], [0.4, 0.6]], False),
+        ("accuracy", [[0.5, 0.2, 0.3], [0.5, 0.3, 0.2]], True),
         ("mae", [[0.25, 7.0], [0.25, 7.0]], True),
         ("mae", [[0.25, 7.0], [0.25, 7.1]], False),
         ("mae", [[100.0], [100.0001]], True),
@@ -75,5 +77,6 @@ def test_an_evaluation_says_whether_its_predictions_are_constant():
         def forward(self, batch):
             return torch.tensor([0.0, 1.0]).expand(3, 2)
 
-    scores = evaluate(Blind(), [batch], "cross_entropy", "accuracy")
+    scores = evaluate(Blind(), [batch] * 2, "cross_entropy", "accuracy")
     assert (scores["accuracy"], scores["constant"]) == (pytest.approx(2 / 3), True)
+    assert scores["loss"] == pytest.approx((math.log(1 + math.e) + 2 * math.log(1 + 1 / math.e)) / 3)

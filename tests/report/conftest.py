@@ -44,14 +44,16 @@ class Fabric:
     def fit(self, arm_id: str, name: str, test: float | None, status: str = "ok", split: int = 0, **changes) -> str:
         arm = next(arm for arm in self.arms if arm["id"] == arm_id)
         metric, direction = METRICS[arm["dataset"]]
-        values = {"loss": 0.5, metric: test} if status == "ok" else None
+        shifts = {"train": 0.02, "validation": 0.01, "test": 0.0}
+        parts = {part: None if status != "ok" else {"loss": 0.5 + shift, metric: test and test + shift}
+                 for part, shift in shifts.items()}  # fmt: skip
         record = {
             "kind": "fit", "id": f"{arm_id}-{name}", "status": status, "metric": metric, "direction": direction,
             "reason": None if status == "ok" else f"{status}: on purpose",
             "spec": {"dataset": arm["dataset"], "data_hash": "da7a", "split": split, "split_hash": f"s{split}",
                      "seed": 7},
             "history": {"validation_metric": [0.1, 0.2, 0.3, 0.5, *[0.4] * 6]},
-            "best_epoch": 3 if values else None, "epochs": 10, "train": values, "validation": values, "test": values,
+            "best_epoch": 3 if status == "ok" else None, "epochs": 10, **parts,
             "hidden_channels": 16, "parameters": 900, "budget": 1000, "seconds": 2.0, "seconds_per_step": 0.01,
             "peak_memory_mb": None, "device": "cpu", "threads": 1, "versions": {"ssma": "0.1.0", "torch": "2.13.0"},
             "code": self.code, "git_commit": None, "started": "2026-01-01T12:00:00+00:00",
@@ -60,7 +62,7 @@ class Fabric:
         return record["id"]
 
     def tuned(self, arm_id: str, trials: list[tuple[str, dict, list[float]]], best: int = 0) -> None:
-        """Each trial: state, hyperparameters, one metric per split (validation and test alike)."""
+        """Each trial: state, hyperparameters, one test metric per split; validation is a point above it."""
         arm = next(arm for arm in self.arms if arm["id"] == arm_id)
         metric, direction = METRICS[arm["dataset"]]
         entries = []

@@ -1,7 +1,7 @@
 import numpy
 import pytest
 
-from ssma.report.align import align, report_options
+from ssma.report.align import align, evaluation_fits, report_options
 from ssma.report.frame import collect
 from ssma.study.lookup import read_plan
 
@@ -44,6 +44,18 @@ def test_the_worst_error_is_the_largest(frame):
     found = align(other, ["ZINC-gcn-ssma", "ZINC-gcn-sum"], "worst")
     assert found.values.tolist() == [[0.44, 0.40], [0.31, 0.42], [0.35, 0.44]]
     assert found.by_split is False
+
+
+@pytest.mark.parametrize(("dataset", "test", "expected"), [("MUTAG", 0.3, [0.6, 0.3]), ("ZINC", 0.9, [0.9, 0.9])])
+def test_the_worst_may_be_that_of_a_predictor(frame, dataset, test, expected):
+    arm = f"{dataset}-gcn-ssma"
+    other = frame.copy()
+    other.loc[(other["arm"] == "ZINC-gcn-ssma") & (other["repeat"] == 2), "status"] = "failed"
+    beside = {place: fit | {"test": test, "status": "ok"} for place, fit in evaluation_fits(other)[arm].items()}
+    beside[0, 1] |= {"test": None, "status": "missing"}
+    found = align(other, [arm, "constant"], "worst", {"constant": beside})
+    assert found.values[-1].tolist() == pytest.approx(expected)  # of MUTAG the mean of 0.9 and the worst
+    assert found.reason.startswith("at 1 of ")
 
 
 @pytest.mark.parametrize("what", ["split_hash", "data_hash"])

@@ -75,3 +75,16 @@ def test_means_that_are_equal_but_for_rounding_do_not_rise(fabric):
     tests = [[0.83, 0.85, 0.79], [0.83, 0.79, 0.85]]
     plan, frame = along(fabric, "MUTAG", tests, "ssma.kappa", [2, 3])
     assert row_of(axis_table(plan, "along", frame, {"MUTAG": 1 / 6}))["means"] == "neither rise nor fall throughout"
+
+
+def test_seeds_of_one_split_are_tested_as_independent(fabric):
+    cells = {}
+    for value, tests in ((2, (0.40, 0.42, 0.44)), (3, (0.30, 0.31, 0.35))):
+        arm = fabric.arm(f"ZINC-gcn-ssma-{value}", splits=1, repeats=3)
+        fabric.evaluated(arm, {(0, repeat): test for repeat, test in enumerate(tests)})
+        cells[arm] = [value]
+    fabric.ablation("along", {"ssma.kappa": [2, 3]}, cells)
+    plan, frame = fabric.read()
+    row = row_of(axis_table(plan, "along", frame, {"ZINC": 0.5}))
+    # changes -0.10, -0.11, -0.09: error 0.01 / sqrt(3), t(0.975, 2) = 4.3026527
+    assert row["95% interval"] == "[−0.1248, −0.0752]"

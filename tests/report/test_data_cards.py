@@ -1,3 +1,4 @@
+from ssma.report import kept
 from ssma.report.html import data_cards
 from ssma.study.paths import Results
 from ssma.study.records import write_record
@@ -49,3 +50,8 @@ def test_the_page_names_layers_that_see_no_edge_features(tmp_path):
     arms = [{"dataset": label, "layer": layer} for label in labels for layer in ("gcn", "gine", "gin", "gcn")]
     table = data_cards(results, {"datasets": {label: {"id": label} for label in labels}, "arms": arms})
     assert table.notes == ["with: its edge features are not used in gcn, gin."]
+
+
+def test_the_ratio_of_a_split_is_that_of_its_test_to_its_training_items(study):
+    assert kept.test_train_ratio(study, "MUTAG-1") == 2 / 4
+    assert kept.test_train_ratio(study, "ZINC-1") is None

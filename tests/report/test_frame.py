@@ -6,6 +6,7 @@ from ssma.errors import StudyError
 from ssma.report.frame import COLUMNS, collect, read_frame, write_frame
 from ssma.report.html import _counts, _provenance
 from ssma.study.lookup import read_plan
+from ssma.study.records import read_record, write_record
 
 
 def evaluation(frame, arm):
@@ -73,6 +74,25 @@ def test_a_fit_whose_record_is_gone_is_missing(study):
     row = evaluation(collect(study), "MUTAG-gcn-sum").iloc[0]
     assert (row["status"], row["seed"]) == ("missing", 7)
     assert "MUTAG-gcn-sum-e0r0.json is not there" in row["reason"]
+    study.fit("ZINC-gcn-sum-e0r0").unlink()
+    row = evaluation(collect(study), "ZINC-gcn-sum").iloc[0]
+    assert (row["status"], row["metric"], row["direction"]) == ("missing", "mae", "minimize")
+
+
+def test_evaluation_fits_keep_the_hyperparameters_that_they_were_made_with(fabric):
+    arm = fabric.arm("MUTAG-gcn-sum", splits=1, repeats=1)
+    fabric.tuned(arm, [("complete", {"training.lr": 0.1}, [0.5])])
+    fabric.evaluated(arm, {(0, 0): 0.7})
+    made = read_record(fabric.results.evaluation(arm)) | {"chosen": {"0": {"training.lr": 0.2}}}  # searched again since
+    write_record(fabric.results.evaluation(arm), made)
+    fabric.plan()
+    assert evaluation(collect(fabric.results), arm)["hp.training.lr"].tolist() == [0.2]
+
+
+def test_a_part_of_a_plan_has_the_rows_of_its_arms(study):
+    plan = read_plan(study.plan)
+    arms = [arm for arm in plan["arms"] if arm["dataset"] == "ZINC"]
+    assert set(collect(study, plan | {"arms": arms})["arm"]) == {"ZINC-gcn-sum", "ZINC-gcn-ssma"}
 
 
 def test_fits_without_a_record_are_no_fits_of_the_page(fabric):

@@ -67,7 +67,7 @@ def evaluated(fabric, name, constant, **changes):
 
 
 def test_constant_predictions_are_marked_and_old_records_do_not_tell(fabric):
-    evaluated(fabric, "sum", [True, False, True])
+    fabric.tuned(evaluated(fabric, "sum", [True, False, True]), [("pruned", {}, [0.5])])  # whose fit does not count
     evaluated(fabric, "mean", [True, None, None])
     evaluated(fabric, "max", [None, None, None])
     names = ["sum", "mean", "max"]
@@ -82,7 +82,7 @@ def test_constant_predictions_are_marked_and_old_records_do_not_tell(fabric):
     ]
     assert r"$\ddagger$" in table.latex()
     unknown = unknown_constants(frame)
-    assert unknown == ["Whether test predictions are constant is unknown of 5 of 9 fits, made by older code."]
+    assert unknown == ["Whether test predictions are constant is unknown of 6 of 10 fits, made by older code."]
 
 
 def test_one_fit_is_no_fits(fabric):
@@ -153,6 +153,10 @@ def against(results, missing="not_testable"):
 
 def test_arms_are_tested_against_the_predictor_on_the_same_splits(learned):
     plan, found = against(learned)
+    other = read_record(learned.data("MUTAG-1") / "sanity.json")
+    other["predictors"]["majority class"][1]["split_hash"] = "of other folds"
+    unlike = floors(plan, "main", collect(learned), {"MUTAG": other}, {"MUTAG": 0.5})
+    assert {one.difference.found.difference.n for one in unlike.values()} == {2}
     # errors s sqrt(1/3 + 1/2); with 2 degrees of freedom p = 1 - t / sqrt(2 + t^2): 0.0725 and 0.0155
     sum_, ssma = found["MUTAG-gcn-sum"], found["MUTAG-gcn-ssma"]
     p = [one.difference.adjusted for one in (sum_, ssma)]
@@ -192,6 +196,8 @@ def test_of_predictors_that_are_equal_but_for_rounding_the_first_is_taken():
     for predictors in (rows, dict(reversed(rows.items()))):
         record = {"direction": "maximize", "predictors": predictors}
         assert best_predictor(record, {0, 1, 2}) == next(iter(predictors))
+        assert (best_predictor(record, {0}), best_predictor(record, {1})) == ("a", "a")
+        assert best_predictor(record, {2}) == "b"
 
 
 @pytest.mark.usefixtures("no_images")

@@ -18,6 +18,7 @@ def test_a_sample_in_numbers():
 
 def test_few_or_equal_values_have_no_interval():
     assert describe([0.5]).std == NotTestable("a single value has no spread")
+    assert describe([1.0, 3.0]).std == pytest.approx(2**0.5)
     assert str(describe([0.5, 0.6]).interval) == "not testable: 2 of the 3 values that an interval needs"
     none = NotTestable("the values do not vary enough for an interval")
     assert [describe([value] * n).interval for value in (0.5, 0.7, 0.475) for n in range(3, 11)] == [none] * 24
@@ -46,7 +47,7 @@ def test_intervals_of_few_values_are_not_left_to_chance(monkeypatch, seed, value
         assert (found.low, found.high) == pytest.approx((low, high), rel=1e-9)
 
 
-@pytest.mark.parametrize("unit", [1 / 7, 1 / 18, 100 / 19])
+@pytest.mark.parametrize("unit", [1 / 7, 1 / 18, 100 / 19, 1e-9])
 def test_an_interval_does_not_depend_on_the_unit(unit):
     """Differences of accuracies are so many items of a split: many resamples have the mean of the sample, but for
     rounding."""

@@ -56,6 +56,8 @@ def test_the_same_values_in_another_order_have_a_mean_difference_of_0():
     found = compare_pairs(ours, reference, 0.5, 0.01)
     assert (found.difference.mean, found.effect) == (0, 0)
     assert mean_difference([1e-3, -1e-3 + 3e-10]) == pytest.approx(1.5e-10, rel=1e-6)
+    assert mean_difference([-1.0, 0.5, 0.5 + 2.4e-8]) == 0  # of the largest, which is the negative one
+    assert math.copysign(1, mean_difference([-0.0, -0.0])) == 1
     assert mean_difference([0.25, -0.05, 0.1]) == 0.1
     assert mean_difference([-0.05]) == -0.05
 
@@ -67,6 +69,8 @@ def test_corrected_t_by_hand():
     assert found.p == pytest.approx(1 - math.sqrt(8 / 10))
     half = 4.3026527 * 0.1 / math.sqrt(2)  # t(0.975, 2)
     assert (found.interval.low, found.interval.high) == (pytest.approx(0.2 - half), pytest.approx(0.2 + half))
+    worse = corrected_t([-0.1, -0.2, -0.3], 1 / 6)
+    assert (worse.t, worse.p, worse.interval.low) == (-found.t, found.p, -found.interval.high)
 
 
 def test_without_overlap_it_is_the_paired_t_test():
@@ -80,8 +84,9 @@ def test_no_t_test_where_it_cannot_be_made():
     assert corrected_t([0.1], 0.1) == NotTestable("a single pair has no spread")
     assert corrected_t([0.1, 0.2], None) == NotTestable("the sizes of the training and test parts are unknown")
     assert corrected_t([0.1, 0.1, 0.1 + 1e-17], 0.1) == NotTestable("all differences are equal")
-    with pytest.raises(ValueError, match="test_train_ratio: got -1"):
-        corrected_t([0.1, 0.2], -1)
+    for ratio in (-1, math.inf):
+        with pytest.raises(ValueError, match=f"test_train_ratio: got {ratio}"):
+            corrected_t([0.1, 0.2], ratio)
 
 
 def test_wilcoxon_agrees_with_published_and_scipy():
@@ -90,8 +95,11 @@ def test_wilcoxon_agrees_with_published_and_scipy():
     assert found == pytest.approx(stats.wilcoxon(DARWIN, method="exact").pvalue)
 
 
-def test_wilcoxon_is_exact_with_ties_and_zeros():
-    differences = [0.1, 0.1, -0.1, 0.2, 0.3, 0.3, 0.4, 0.0, -0.2]
+@pytest.mark.parametrize(
+    "differences",
+    [[0.1, 0.1, -0.1, 0.2, 0.3, 0.3, 0.4, 0.0, -0.2], [-4, -2, -3, 1, 1, 0, 2], [1, -1, 2, -2, 3, -3]],
+)
+def test_wilcoxon_is_exact_with_ties_and_zeros(differences):
     nonzero = numpy.array([d for d in differences if d])
     ranks = stats.rankdata(abs(nonzero))
     observed = ranks[nonzero > 0].sum()
@@ -100,7 +108,7 @@ def test_wilcoxon_is_exact_with_ties_and_zeros():
         for signs in itertools.product((0, 1), repeat=len(ranks))
     ]
     tail = min(sum(s >= observed for s in sums), sum(s <= observed for s in sums)) / len(sums)
-    assert wilcoxon(differences) == pytest.approx(2 * tail)
+    assert wilcoxon(differences) == pytest.approx(min(1, 2 * tail))
 
 
 def test_five_pairs_cannot_show_a_difference():
@@ -130,8 +138,9 @@ def test_posterior_without_a_region_is_the_one_sided_t_test():
     assert found.within == pytest.approx(0, abs=1e-12)
     assert found.below == pytest.approx(test.p / 2)
     assert posterior([0.1], 0.25, 0.0) == NotTestable("a single pair has no spread")
-    with pytest.raises(ValueError, match="rope: got -1"):
-        posterior(differences, 0.25, -1)
+    for rope in (-1, math.inf):
+        with pytest.raises(ValueError, match=f"rope: got {rope}"):
+            posterior(differences, 0.25, rope)
 
 
 def test_effect_size_by_hand():

@@ -11,17 +11,21 @@ import pytest
 
 from ssma.study.jobs import forget_lost
 from ssma.study.paths import Results
+from ssma.study.records import read_record
 from ssma.tune.arm import evaluate_arm, tune_arm
 from ssma.tune.search import search
 from ssma.tune.select import choose
 
 
-class Silent:
+class Told:
+    def __init__(self):
+        self.trials, self.fits = [], []
+
     def trial(self, entry, records):
-        pass
+        self.trials.append((entry, [record["id"] for record in records]))
 
     def fit(self, split, repeat, record):
-        pass
+        self.fits.append((split, repeat, record["id"]))
 
 
 ARM = {
@@ -45,8 +49,17 @@ def trainer(test=lambda lr, split: TEST[lr][split], calls=None, broken=()):
     return train
 
 
-def tune(tmp_path, arm=ARM, train=None, direction="maximize"):
-    return tune_arm(Results(tmp_path), arm, "data", 0, "accuracy", direction, train or trainer(), Silent())
+def tune(tmp_path, arm=ARM, train=None, direction="maximize", watcher=None):
+    train, watcher = train or trainer(), watcher or Told()
+    return tune_arm(Results(tmp_path), arm, "data", 0, "accuracy", direction, train, watcher)
+
+
+def test_each_trial_and_each_fit_is_told(tmp_path):
+    watcher = Told()
+    trials = tune(tmp_path, watcher=watcher)["trials"]
+    assert watcher.trials == [(entry, list(entry["fits"].values())) for entry in trials] and len(trials) == 4
+    fits = evaluate_arm(Results(tmp_path), ARM, "data", 0, trainer(), watcher)["fits"]
+    assert watcher.fits == [(fit["split"], fit["repeat"], fit["id"]) for fit in fits] and len(fits) == 6
 
 
 def test_best_mean_validation_is_chosen(tmp_path):
@@ -102,15 +115,38 @@ def test_evaluation_uses_fresh_seeds_that_arms_share(tmp_path):
     tune(tmp_path, train=trainer(calls=calls))
     tuned_seeds = {seed for _, _, seed in calls}
     calls.clear()
-    record = evaluate_arm(Results(tmp_path), ARM, "data", 0, trainer(calls=calls), Silent())
+    record = evaluate_arm(Results(tmp_path), ARM, "data", 0, trainer(calls=calls), Told())
     assert [(fit["split"], fit["repeat"]) for fit in record["fits"]] == [(s, r) for s in range(3) for r in range(2)]
     assert {lr for lr, _, _ in calls} == {0.3}
     seeds = [fit["seed"] for fit in record["fits"]]
     assert len(set(seeds)) == 6
     assert not tuned_seeds & set(seeds)
     tune(tmp_path, ARM | {"id": "b", "search_id": "t"})
-    evaluate_arm(Results(tmp_path), ARM | {"id": "b", "search_id": "t"}, "data", 0, trainer(calls=other), Silent())
+    evaluate_arm(Results(tmp_path), ARM | {"id": "b", "search_id": "t"}, "data", 0, trainer(calls=other), Told())
     assert [seed for _, _, seed in other] == seeds
+
+
+def test_seeds_follow_from_study_data_set_split_and_repeat_alone(tmp_path):
+    def seeds(name, dataset="data", study=0):
+        arm, calls = ARM | {"id": name, "search_id": name}, []
+        results, train = Results(tmp_path), trainer(calls=calls)
+        tune_arm(results, arm, dataset, study, "accuracy", "maximize", train, Told())
+        evaluate_arm(results, arm, dataset, study, train, Told())
+        return {(split, seed) for _, split, seed in calls}
+
+    mine = seeds("a")
+    assert len({seed for _, seed in mine}) == len(mine) == 3 + 6
+    assert seeds("b") == mine
+    assert not mine & (seeds("c", dataset="other") | seeds("d", study=1))
+
+
+def test_an_evaluation_is_good_where_a_fit_is(tmp_path):
+    tune(tmp_path)
+    why = "no fit succeeded: split 0 diverged: the training loss was nan"
+    for bad, found in ((0, ("ok", None)), (2, ("ok", None)), (3, ("failed", why))):
+        train = trainer(broken={(0.3, split) for split in range(bad)})
+        record = evaluate_arm(Results(tmp_path), ARM, "data", 0, train, Told())
+        assert (record["status"], record["reason"], len(record["fits"]), record["planned"]) == (*found, 6, 6)
 
 
 def test_a_rerun_repeats_nothing_and_a_larger_budget_adds(tmp_path):
@@ -187,8 +223,11 @@ def test_diverged_trials_are_never_best_and_a_hopeless_search_says_why(tmp_path)
     hopeless = tune(tmp_path / "b", train=trainer(broken=everything))
     assert hopeless["status"] == "failed"
     assert hopeless["reason"] == "no valid trial: split 0 diverged: the training loss was nan"
-    evaluation = evaluate_arm(Results(tmp_path / "b"), ARM, "data", 0, trainer(), Silent())
+    written = [Results(tmp_path / folder).evaluation("a") for folder in "ab"]
+    assert [path.exists() for path in written] == [False, True]  # after a search that failed no job comes that would
+    evaluation = evaluate_arm(Results(tmp_path / "b"), ARM, "data", 0, trainer(), Told())
     assert (evaluation["status"], evaluation["fits"]) == ("failed", [])
+    assert read_record(written[1]) == evaluation
 
 
 def test_errors_of_code_or_machine_are_tried_again(tmp_path):

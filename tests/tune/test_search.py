@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from contextlib import closing
+from statistics import median
 from types import SimpleNamespace
 
 import optuna
@@ -109,6 +110,20 @@ def test_random_is_not_tpe_and_goes_on_where_it_ended(tmp_path):
     assert tried(tmp_path / "a", real, 8, "random")[:5] == five
     assert tried(tmp_path / "b", real, 8, "random") == tried(tmp_path / "a", real, 8, "random")
     assert len({item["x"] for item in tried(tmp_path / "a", real, 8, "random")}) == 8
+
+
+@pytest.mark.parametrize(("direction", "sign"), [("maximize", -1), ("minimize", 1)])
+def test_tpe_goes_where_the_metric_is_good_and_random_does_not(tmp_path, direction, sign):
+    space = {"x": {"low": 0.0, "high": 1.0, "log": False, "kind": "float"}}
+
+    def far(hyperparameters, split):
+        return run(hyperparameters, split) | {"validation": {"m": sign * (hyperparameters["x"] - 0.9) ** 2}}
+
+    def away(sampler):
+        found = search(tmp_path / sampler, "s", space, 30, [0], direction, False, far, sampler=sampler)
+        return median(abs(result.hyperparameters["x"] - 0.9) for result in found[15:])
+
+    assert away("tpe") < 0.1 < away("random")
 
 
 def test_a_search_for_the_other_direction_is_refused(tmp_path):
