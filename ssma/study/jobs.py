@@ -22,6 +22,14 @@ FAILED = re.compile(r"split [0-9]+ failed: \w+: ")
 """Reason of a trial that an exception ended, whose type it names; what is said without one, as of a budget that is too
 small for the trial's settings, would be said again."""
 
+LOOKS = (
+    "--archive", "--containerize", "--d3dag", "--dag", "--detailed-summary", "-D", "--filegraph",
+    "--generate-unit-tests", "--lint", "--list", "--list-changes", "--lc", "--list-input-changes", "--li",
+    "--list-params-changes", "--lp", "--list-rules", "-l", "--list-target-rules", "--lt", "--list-untracked", "--lu",
+    "--print-compilation", "--report", "--rulegraph", "--summary", "-S", "--unlock",
+)  # fmt: skip
+"""Options with which Snakemake runs no job; it reads the workflow before it says which was given."""
+
 
 def prepare_jobs(package: Path) -> str:
     """Makes ``python`` in jobs the one that runs Snakemake (conda's own comes before it), and returns shell code that
@@ -107,6 +115,11 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
         record = results.theory(experiment["id"])
         if not _read(record):
             _remove(record.with_suffix(".csv"))
+
+
+def runs_nothing(arguments: list[str]) -> bool:
+    """Says whether Snakemake is to show or tidy something only."""
+    return any(argument.partition("=")[0] in LOOKS for argument in arguments)
 
 
 def forget_outdated(results: Results, plan: dict[str, Any], folder: Path, dry: bool) -> None:

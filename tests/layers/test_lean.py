@@ -86,9 +86,11 @@ def test_layers_normalise_edges_once_and_anew_where_they_differ(loops, improved,
     torch.testing.assert_close(quick(more, edge_index), plain(more, edge_index))
     quick.add_self_loops = plain.add_self_loops = not loops
     torch.testing.assert_close(quick(more, edge_index), plain(more, edge_index))
+    quick.improved = plain.improved = not improved
+    torch.testing.assert_close(quick(more, edge_index), plain(more, edge_index))
     quick, plain, more = quick.double(), plain.double(), more.double()
     torch.testing.assert_close(quick(more, edge_index), plain(more, edge_index))
-    assert len(calls) == 5
+    assert len(calls) == 6
 
 
 @pytest.mark.parametrize("loops", [False, True])

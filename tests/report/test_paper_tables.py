@@ -98,6 +98,7 @@ def test_digits_that_the_paper_leaves_out_are_no_mark(fabric):
     """0.4 ± 0.01 may be 0.44 ± 0.01, and 0.39 ± 0.0 a mean with a deviation of 0.04."""
     fabric.evaluated(fabric.arm("ZINC-gin-mean", splits=1), {(0, 0): 0.43, (0, 1): 0.45})
     fabric.evaluated(fabric.arm("ZINC-gps-mean", splits=1), {(0, 0): 0.32, (0, 1): 0.34})
+    fabric.evaluated(fabric.arm("ZINC-gat-mean", splits=1), {(0, 0): 0.29, (0, 1): 0.31})
     found = beside(fabric.plan(), units_of(collect(fabric.results)), {})
     table = results_table(found["results_tu_zinc_mean"])
     # 0.04 / sqrt(0.01^2 / 5 + 0.0002 / 2), but (0.44 - 0.4) is less than half a digit
@@ -107,6 +108,10 @@ def test_digits_that_the_paper_leaves_out_are_no_mark(fabric):
     # -0.06 / sqrt(0.0002 / 2), but -0.055 / sqrt(0.05^2 / 5 + 0.0002 / 2) is -2.2
     assert [cell.text.split(" [")[0] for cell in row(table, "ZINC", "gps")[2:5]] == [
         "0.39 ± 0.0", "0.3300 ± 0.0141 (2)", "−6.00",
+    ]  # fmt: skip
+    # 0.045 / sqrt(0.015^2 / 5 + 0.0002 / 2) is still 3.7
+    assert [cell.text.split(" [")[0] for cell in row(table, "ZINC", "gat")[2:5]] == [
+        "0.25 ± 0.01", "0.3000 ± 0.0141 (2)", "+4.56 *",
     ]  # fmt: skip
 
 

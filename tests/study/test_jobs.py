@@ -130,11 +130,11 @@ def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monk
     made = [results.frame, *(Path(f"reports/s/ablations/{name}/index.html") for name in ("max", "mean"))]
     note = Path(".snakemake/metadata", urlsafe_b64encode(str(made[1]).encode()).decode())
 
-    def left(seconds, now=plan, dry=True):
+    def left(seconds, now=plan, dry=True, before=plan):
         for path in [*made, note]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
-        write_record(results.plan, plan)
+        write_record(results.plan, before) if before else results.plan.unlink()
         for path in (record(arm) for arm in (one, two) for record in (results.chosen, results.evaluation)):
             write_record(path, {})
             os.utime(path, (0, 0))
@@ -149,6 +149,9 @@ def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monk
     assert left(seconds=-1, now=plan | {"title": "Other"}, dry=False) == []
     assert left(seconds=-1, now=plan | {"theory": {"mixing": {}}}, dry=False) == made[1:]
     assert left(seconds=-1, dry=False) == made
+    assert left(seconds=-1, dry=False, before=None) == made
+    assert left(seconds=-1, dry=False, before=plan | {"ablations": {"mean": plan["ablations"]["mean"]}}) == made[2:]
+    assert left(seconds=-1, dry=False, before=plan | {"ablations": ["max", "mean"]}) == []
 
 
 def test_nothing_is_removed_of_results_that_are_read_only(tmp_path, monkeypatch):

@@ -170,6 +170,14 @@ def test_a_changed_study_gets_a_new_report_where_only_times_of_files_trigger_job
     assert "ssma" not in (tmp_path / "copy/reports/tiny/tables/aggregator.csv").read_text()
 
 
+@pytest.mark.parametrize("option", ["--dry-run", "--dag=dot", "--summary", "--lint", "--list", "--unlock"])
+def test_to_look_at_a_changed_study_leaves_the_results_of_the_former(finished, option):
+    fewer = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}}
+    status, output = snakemake(finished, option, study=fewer)
+    assert status == 0, output
+    assert (finished / "results/tiny/records.parquet").exists()
+
+
 def test_an_arm_without_a_search_space_is_one_job(tmp_path):
     study = {key: value for key, value in TINY.items() if key != "tune"} | {
         "ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}},

@@ -16,6 +16,7 @@ from ssma.study.jobs import (
     forget_outdated,
     free_dead_locks,
     prepare_jobs,
+    runs_nothing,
 )
 from ssma.study.part import arms_of, compares, part
 from ssma.study.paths import Results
@@ -33,7 +34,7 @@ try:
         _, alone = free_dead_locks(Path(".snakemake"), PLAN["study"])
         if alone:  # else a dry run would take from a run what its jobs need
             forget_lost(results, PLAN)
-            dry = workflow.output_settings.dryrun
+            dry = workflow.output_settings.dryrun or runs_nothing(sys.argv)
             forget_outdated(results, PLAN, Path(".snakemake"), dry)
         cores = (
             workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
