@@ -307,7 +307,7 @@ def _status(options: argparse.Namespace) -> int:
         print(f"  MLflow was not filled: {reason}. Mend it and run: {this_command()} track {options.plan}")
     out = options.out or Path("reports", plan["study"])
     if (made := out / "plan.json").exists() and made.read_bytes() != options.plan.read_bytes():
-        print("  The report is still that of the study as it was before it was started last")
+        print("  The report is not of the whole study as it was started last; a run makes it anew at its end")
     places = [("report", "index.html"), ("tables", "tables"), ("figures", "figures")]
     places += [(name, f"ablations/{name}/index.html") for name in plan["ablations"]]  # of those that were run alone
     for name, where in [place for place in places if (out / place[1]).exists()]:

@@ -235,7 +235,7 @@ def test_status_tells_where_the_page_of_an_ablation_is_that_was_run_alone(tmp_pa
 def test_status_tells_that_a_report_is_of_the_study_before_it_was_changed(tmp_path, capsys):
     plan, out = made_up(tmp_path), tmp_path / "report"
     out.mkdir()
-    line = "  The report is still that of the study as it was before it was started last"
+    line = "  The report is not of the whole study as it was started last; a run makes it anew at its end"
     for change, told in ((b"", False), (b" ", True)):
         (out / "plan.json").write_bytes(plan.read_bytes() + change)
         assert main(["status", str(plan), "--out", str(out)]) == 0
