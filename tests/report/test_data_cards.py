@@ -53,5 +53,5 @@ def test_the_page_names_layers_that_see_no_edge_features(tmp_path):
 
 
 def test_the_ratio_of_a_split_is_that_of_its_test_to_its_training_items(study):
-    assert kept.test_train_ratio(study, "MUTAG-1") == 2 / 4
-    assert kept.test_train_ratio(study, "ZINC-1") is None
+    assert kept.test_train_ratio(study, {"id": "MUTAG-1", "use": 1}) == 2 / 4
+    assert kept.test_train_ratio(study, {"id": "ZINC-1", "use": 1}) is None
