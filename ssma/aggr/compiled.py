@@ -16,10 +16,10 @@ from ssma.aggr.steps import BLOCK, Buffers, geometric_factor, logarithmic_factor
 Number = tuple[Tensor, ...]
 """Real part, and imaginary part unless all are real; ``[rows, frequencies of the first axis, b]`` each."""
 
-# Inputs and modes are checked on every call; that the functions called are still themselves need not be, and takes
-# longer. (Before torch 2.8 there is no such choice.)
+# Inputs and modes are checked on every call; that the functions called are still themselves need not be, nor, once
+# more, the sizes of all that is in between, and each takes longer. (Before torch 2.8 the former has to be.)
 _SKIP = getattr(torch.compiler, "skip_guard_on_globals_unsafe", None)
-OPTIONS = {} if _SKIP is None else {"guard_filter_fn": _SKIP}
+OPTIONS = {"size_asserts": False} | ({} if _SKIP is None else {"guard_filter_fn": _SKIP})
 
 UNROLLED = 4  # factors: of more, such kernels are made in minutes
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from ssma.bench.measure import TURN_SECONDS
 from ssma.bench.stages import FUSED, PRODUCT, SPECTRA, SQUEEZE, WHOLE
 from ssma.report.table import Cell, Table
 
@@ -132,7 +133,8 @@ def of_repeats(frame: pd.DataFrame, cell: list[str], numbers: str) -> str:
     counts = summary(frame, cell)["n"]
     return (
         f"repeats and order: medians of at least {counts[counts > 0].min()} repeats after one warm-up, the methods of "
-        f"a cell in turns; in brackets the fastest and the slowest repeat. `{numbers}` has every repeat"
+        f"a cell in turns; a repeat is the mean of as many calls in a row as take {TURN_SECONDS} s, at least one; in "
+        f"brackets the fastest and the slowest. `{numbers}` has every repeat"
     )
 
 

@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+from ssma.bench import measure
 from ssma.bench.measure import Limits, Measured, Work, interleaved, module_work, peak_bytes, seconds_of
 
 CPU = torch.device("cpu")
@@ -64,12 +65,22 @@ def test_forward_work_makes_no_graph():
 
 
 @pytest.mark.parametrize(("budget", "rounds"), [(0.0, 3), (1e9, 6)])
-def test_calls_take_turns_after_one_warm_up(budget, rounds):
+def test_calls_take_turns_after_one_warm_up(budget, rounds, monkeypatch):
+    monkeypatch.setattr(measure, "TURN_SECONDS", 0.0)
     calls = []
     works = {name: Work(lambda name=name: calls.append(name)) for name in "ab"}
     times = interleaved(works, CPU, budget, least=3, most=6)
     assert calls == ["a", "b"] * (rounds + 1)
     assert [len(times[name]) for name in "ab"] == [rounds, rounds]
+
+
+def test_a_turn_is_calls_in_a_row_and_counts_as_their_mean(monkeypatch):
+    monkeypatch.setattr(measure, "seconds_of", lambda work, device: work.run())
+    calls, seconds = [], {"a": iter([0.03, 0.02, 0.05, 0.04, 0.06, 0.05, 0.12]), "b": iter([0.2] * 4)}
+    works = {name: Work(lambda name=name: calls.append(name) or next(seconds[name])) for name in "ab"}
+    times = interleaved(works, CPU, budget=1.0, least=1)  # a round is forecast as 0.1 s of a and one call of b: 3 fit
+    assert "".join(calls) == "ab" + "aaab" + "aab" + "ab"
+    assert times == {"a": pytest.approx([0.11 / 3, 0.11 / 2, 0.12]), "b": pytest.approx([0.2] * 3)}
 
 
 def test_seconds_are_those_of_the_call_alone():
