@@ -136,7 +136,7 @@ def _add_bench(commands: Any) -> None:
         bench = benches.add_parser(what, help=text, description=text)
         bench.set_defaults(run=_bench, what=what)
         bench.add_argument("--out", type=Path, default=Path("reports/bench"), metavar="FOLDER", help="where to write")
-        bench.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: CPU and any CUDA")
+        bench.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: CPU, CUDA if there")
         bench.add_argument("--threads", type=_positive, help="torch's threads, all cores by default")
         bench.add_argument("--quick", action="store_true", help="a small grid, in under a minute")
         bench.add_argument("--budget", type=_positive, metavar="SECONDS", help="for a cell's repeats (10; quick: 1)")
