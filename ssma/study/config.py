@@ -288,7 +288,9 @@ def track_error(uri: str | None) -> str | None:
 
 def did_you_mean(word: str, allowed: Sequence[str]) -> str:
     """Returns a suggestion and the list of what is allowed, as the end of a sentence."""
-    close = difflib.get_close_matches(str(word), allowed, n=1)
+    word = str(word)
+    alike = [each for each in allowed if word.lower() in (each.lower(), each.rpartition(".")[2])]  # GCN; lr
+    close = difflib.get_close_matches(word, allowed, n=1) or alike
     return (f"did you mean '{close[0]}'? " if close else "") + "allowed: " + (", ".join(allowed) or "none")
 
 

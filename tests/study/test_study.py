@@ -501,8 +501,14 @@ def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     assert message in errors_of(aggregators={"mine": {"class": "./mine.py"}})
 
 
-def test_where_nothing_is_allowed_that_is_said():
+def test_what_is_allowed_is_said_and_what_may_be_meant():
     assert did_you_mean("mixing", []) == "allowed: none"
+    assert did_you_mean("GCN", ["gat", "gcn"]) == "did you mean 'gcn'? allowed: gat, gcn"
+    assert (
+        did_you_mean("lr", ["aggregator", "training.lr"])
+        == "did you mean 'training.lr'? allowed: aggregator, training.lr"
+    )
+    assert did_you_mean("resnet", ["gat", "gcn"]) == "allowed: gat, gcn"
 
 
 SUM = """
