@@ -26,6 +26,15 @@ from ssma.study.plan import make_plan
 from ssma.study.records import write_record
 from ssma.study.tuning import storage_url
 
+ARGUMENTS = {
+    "plan": "a study's plan.json, or its study file",
+    "study": "a study file (YAML)",
+    "dataset": "its label in the study",
+    "arm": "id or label, or a part that no other one has",
+    "experiment": "its key in the study's section theory",
+    "cell": "an arm, by id or label or a part that no other one has, or a fit by its id",
+}
+
 log = logging.getLogger("ssma")
 
 
@@ -72,11 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, run: Any, text: str, *names: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(run=run)
-        for positional in names:
-            if positional == "plan":
-                sub.add_argument("plan", type=_plan_path, help="a study's plan.json, or its study file")
-            else:
-                sub.add_argument(positional, type=Path if positional == "study" else str)
+        for what in names:
+            sub.add_argument(what, type={"plan": _plan_path, "study": Path}.get(what, str), help=ARGUMENTS[what])
         return sub
 
     planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
@@ -89,9 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         ("evaluate", _evaluate, "arm", "Train an arm's chosen configuration with fresh seeds on every split."),
         ("theory", _theory, "experiment", "Run a theory experiment and draw its figure."),
     ):
-        command(name, run, text, "plan", what).add_argument(
-            "--threads", type=_positive, default=1, help="torch's threads (1)"
-        )
+        command(name, run, text, "plan", what).add_argument("--threads", type=_positive, default=1, help="of torch (1)")
     command("collect", _collect, "Gather all records in one table (parquet).", "plan")
     reporter = command("report", _report, "Make the page, tables and figures from whatever records exist.", "plan")
     reporter.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to put them")
@@ -99,9 +103,10 @@ def _parser() -> argparse.ArgumentParser:
     command("track", _track, "Fill the MLflow store from the records.", "plan")
     teller = command("status", _status, "Say how far a study is.", "plan")
     teller.add_argument("--out", type=Path, help="the report's folder")
-    command("ui", _ui, "Open the MLflow UI on a study's store.", "plan").add_argument("--port", type=int, default=5000)
+    opener = command("ui", _ui, "Open the MLflow UI on a study's store.", "plan")
+    opener.add_argument("--port", type=int, default=5000, help="on which it answers (5000)")
     command("schema", _schema, "Print the JSON Schema of a study file.")
-    command("show", _show, "Show what stands behind a number: an arm (id or label) or a fit (id).", "plan", "cell")
+    command("show", _show, "Show what stands behind a number: an arm or a fit.", "plan", "cell")
     command("rerun", _rerun, "Train an arm's evaluation fits, or one fit, again and compare.", "plan", "cell")
     _add_data(commands)
     _add_bench(commands)
@@ -131,8 +136,7 @@ def _add_bench(commands: Any) -> None:
         bench = benches.add_parser(what, help=text, description=text)
         bench.set_defaults(run=_bench, what=what)
         bench.add_argument("--out", type=Path, default=Path("reports/bench"), metavar="FOLDER", help="where to write")
-        devices = ("auto", "cpu", "cuda")
-        bench.add_argument("--device", choices=devices, default="auto", help="auto: CPU, and CUDA if there")
+        bench.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: CPU, CUDA if there")
         bench.add_argument("--threads", type=_positive, help="torch's threads, all cores by default")
         bench.add_argument("--quick", action="store_true", help="a small grid, in under a minute")
         bench.add_argument("--budget", type=_positive, metavar="SECONDS", help="for a cell's repeats (10; quick: 1)")

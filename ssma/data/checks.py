@@ -14,6 +14,7 @@ from torch import Tensor
 from ssma.data.colours import refine
 from ssma.data.graphs import Graphs, owners
 from ssma.data.loaded import Loaded
+from ssma.data.splits import OWN
 from ssma.errors import StudyError
 from ssma.study.records import PARTS
 
@@ -182,7 +183,7 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
                 what = "label has both classes" if loaded.task == "multilabel" else "target is known"
                 raise StudyError(
                     f"splits: {loaded.metric} is undefined on the validation part of split {number}, where no {what}; "
-                    f"set other splits.folds or splits.seed, or mend the data set"
+                    f"set other splits.folds or splits.seed ({OWN}), or mend the data set"
                 )
             if usable < loaded.num_outputs:
                 fewer.append(f"{usable} in the {part} part of split {number}")

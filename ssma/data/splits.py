@@ -11,6 +11,9 @@ from ssma.errors import StudyError
 from ssma.study.ids import digest
 from ssma.study.records import PARTS
 
+OWN = "those of a data set's own entry, if it has any, come before the study's"
+"""Of the splits that an error says to change."""
+
 
 def make_splits(
     y: Tensor, folds: int, scheme: str, seed: int, label: Callable[[int], str] = str
@@ -29,7 +32,7 @@ def make_splits(
     if not 3 <= folds <= items:
         raise StudyError(
             f"splits.folds: {folds} is not possible with {items} items; train, validation and test need at least 3 "
-            f"folds, each with an item"
+            f"folds, each with an item ({OWN})"
         )
     if scheme == "stratified" and not y.is_floating_point():
         parts = _stratified_folds(y.numpy(), folds, seed, label)
@@ -60,7 +63,7 @@ def _stratified_folds(y: np.ndarray, folds: int, seed: int, label: Callable[[int
             fewer = f"splits.folds to {count} or less (at least 3), or " if count >= 3 else ""
             raise StudyError(
                 f"splits.folds: class {label(int(place))} has {count} members, too few for {folds} stratified folds; "
-                f"set {fewer}splits.scheme to shuffle"
+                f"set {fewer}splits.scheme to shuffle ({OWN})"
             )
     maker = StratifiedKFold(folds, shuffle=True, random_state=seed)
     return [test.tolist() for _, test in maker.split(np.zeros(len(y)), y)]

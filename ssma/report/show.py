@@ -97,7 +97,7 @@ def _search(written: Results, arm: dict[str, Any], chosen: dict[str, Any] | None
     facts: dict[str, Any] = {key: canonical_json(values) for key, values in arm["space"].items()}
     if arm["space"]:
         facts |= {
-            "sampler": arm["sampler"], "trials planned": arm["trials"], "tuned splits": spans(arm["tune_splits"]),
+            "sampler": arm["sampler"], "trials planned": arm["trials"], "tuned on splits": spans(arm["tune_splits"]),
             "pruned across tuned splits": arm["prune"], "chosen by": arm["selection"],
             "journal": written.search(arm["search_id"]),
         }  # fmt: skip

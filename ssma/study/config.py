@@ -34,10 +34,13 @@ RULES = ("all", "collect", "evaluate", "experiment", "prepare", "report", "store
 LONGEST_NAME = 100
 """Files are named after studies, data sets, aggregators and ablations; a file's name has at most 255 bytes."""
 
+A_NAME = "a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit"
+
 EXPECTED = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected a table of keys"),
     "list_type": "expected a list",
     "string_type": "expected a text, in quotes where YAML reads it as something else",
+    "string_pattern_mismatch": A_NAME,
 }
 """Kind of pydantic's error -> words that name no Python type."""
 
@@ -285,7 +288,9 @@ def track_error(uri: str | None) -> str | None:
 
 def did_you_mean(word: str, allowed: Sequence[str]) -> str:
     """Returns a suggestion and the list of what is allowed, as the end of a sentence."""
-    close = difflib.get_close_matches(str(word), allowed, n=1)
+    word = str(word)
+    alike = [each for each in allowed if word.lower() in (each.lower(), each.rpartition(".")[2])]  # GCN; lr
+    close = difflib.get_close_matches(word, allowed, n=1) or alike
     return (f"did you mean '{close[0]}'? " if close else "") + "allowed: " + (", ".join(allowed) or "none")
 
 

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from ssma.study.config import Study
+from ssma.study.config import A_NAME, Study
 from ssma.study.ids import canonical_json, slug
 from ssma.study.settings import GROUPS
 
@@ -24,7 +24,7 @@ def name_errors(study: Study) -> list[str]:
         alike = Counter(slug(name).lower() for name in names)
         for name in names:
             if not LABEL.fullmatch(name):
-                errors.append(f"{group}.{name}: a name has letters, digits, '_', '-' and '.'")
+                errors.append(f"{group}.{name}: {A_NAME}")
             elif alike[slug(name).lower()] > 1:
                 errors.append(f"{group}.{name}: differs from another name in punctuation or case only; rename it")
     further = {slug(f"{name}-{kind}").lower() for name in study.ablations for kind in FURTHER}

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from ssma import RESULT_VERSION
 from ssma.study.classes import NO_OPTIONS, class_fingerprint, options_of, set_fingerprint
 from ssma.study.combinations import idle_axes, impossible, not_given
-from ssma.study.config import Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
+from ssma.study.config import A_NAME, Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
 from ssma.study.datasets import DEFAULT_PARTS, Dataset
 from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, slug
 from ssma.study.names import LABEL, name_errors, short, told
@@ -96,7 +96,7 @@ class _Planner:
                 known = did_you_mean(name, list(AGGREGATORS))
                 self.errors.append(f"{path}: unknown aggregator; {known}, or give 'class: package.module.Class'")
             elif not LABEL.fullmatch(name) or "." in name or name in GROUPS:
-                self.errors.append(f"{path}: a name has letters, digits, '_' and '-', and is not a group of settings")
+                self.errors.append(f"{path}: {A_NAME}, here without '.', and is not a group of settings")
             else:
                 self.aggregators[name] = {"class": dotted, "class_code": self._read_class(name, path, dotted)}
                 self.defaults[name] = {
@@ -289,9 +289,10 @@ class _Planner:
         if compared is None and len(prefixes) == 1:
             compared = list(prefixes)
             fixed["aggregator"] = compared[0]
-        if compared is None:
+        wrong = any(each.startswith((f"{path}.axes.aggregator:", f"{path}.fixed.aggregator:")) for each in self.errors)
+        if compared is None and not wrong:
             self.errors.append(f"{path}: which aggregator? Make 'aggregator' an axis or name it in fixed")
-        idle = sorted(prefixes - set(compared or prefixes))
+        idle = [] if wrong else sorted(prefixes - set(compared or prefixes))
         self.errors += [f"{path}: settings of '{item}' never apply, since it is not compared" for item in idle]
         cells = [
             {"dataset": dataset, "layer": layer, "point": point, "settings": fixed | point}

@@ -54,11 +54,11 @@ def test_real_targets_are_shuffled():
     ("labels", "folds", "message"),
     [
         (LABELS, 2, "splits.folds: 2 is not possible with 60 items"),
-        (LABELS[:9], 10, "splits.folds: 10 is not possible with 9 items"),
+        (LABELS[:9], 10, "splits.folds: 10 is not possible with 9 items.*those of a data set's own entry"),
         (
             torch.tensor([0] * 30 + [1] * 2),
             10,
-            "class 1 has 2 members.*10 stratified folds; set splits.scheme to shuffle",
+            "class 1 has 2 members.*10 stratified folds; set splits.scheme to shuffle .those of a data set's own entry",
         ),
         (torch.tensor([0] * 30 + [1] * 3), 10, "class 1 has 3 members.*splits.folds to 3 or less.*shuffle"),
     ],

@@ -49,7 +49,7 @@ def test_what_a_search_chose_is_told(fabric):
     plan = fabric.plan()
     text = re.sub(" +", " ", describe_arm(fabric.results, plan, plan["arms"][0]))
     for line in (
-        "training.lr [0.1,0.2]", "sampler tpe", "chosen by validation", "trials planned 2", "tuned splits 0\n",
+        "training.lr [0.1,0.2]", "sampler tpe", "chosen by validation", "trials planned 2", "tuned on splits 0\n",
         "optuna unknown\n",
         'choice for evaluation splits 0 to 2 trial 1: {"training.lr":0.2}', "evaluation splits 0 to 2\n not evaluated yet", "card not prepared",
         f"logs {fabric.results.root}/logs/tune/MUTAG-gcn-ssma.log, {fabric.results.root}/logs/evaluate/MUTAG-gcn-ssma.log\n",

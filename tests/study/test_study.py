@@ -160,6 +160,22 @@ def test_one_canonical_text_per_value():
     assert len(digest({}, 16)) == 16
 
 
+@pytest.mark.parametrize(
+    ("axes", "fixed", "where"),
+    [
+        ({"aggregator": ["SSMA"]}, {}, "axes"),
+        ({"aggregator": ["sum", "smma"], "ssma.kappa": [2, 3]}, {}, "axes"),
+        ({"model.dropout": [0, 0.1]}, {"aggregator": "smma"}, "fixed"),
+    ],
+)
+def test_an_unknown_aggregator_is_one_error(axes, fixed, where):
+    name = fixed.get("aggregator") or axes["aggregator"][-1]
+    first, *lines = errors_of(ablations={"a": {"axes": axes, "fixed": fixed}}, tune={}).splitlines()
+    assert first == "1 error in the study file:"
+    assert len(lines) == 1
+    assert lines[0].startswith(f"  - ablations.a.{where}.aggregator: unknown aggregator '{name}'; ")
+
+
 def test_all_errors_at_once_with_their_path():
     raw = {
         "study": "s",
@@ -213,7 +229,10 @@ def test_all_errors_at_once_with_their_path():
         ({"aggregators": {"mine": {"class": "MyAggregation"}}}, "aggregators.mine.class: got 'MyAggregation', expected the dotted path"),
         ({"aggregators": {"mine": {"class": ""}}}, "aggregators.mine.class: got '', expected the dotted path of a class"),
         ({"aggregators": {"ssma": {"kapa": 1}}}, "aggregators.ssma.kapa: unknown setting"),
-        ({"aggregators": {"a b": {"class": "json.JSONDecoder"}}}, "aggregators.a b: a name has letters, digits, '_' and '-'"),
+        ({"aggregators": {"a b": {"class": "json.JSONDecoder"}}}, "aggregators.a b: a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit, here without '.'"),
+        ({"aggregators": {"_a": {"class": "json.JSONDecoder"}}}, "aggregators._a: a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit, here"),
+        ({"ablations": {"_a": BASE["ablations"]["kappa"]}}, "ablations._a: a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit"),
+        ({"study": "my study"}, "study: a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit, got 'my study'"),
         ({"datasets": {"n": {"source": "synthetic", "task": "node_classification", "num_graphs": 3}}}, "must be left out: the task is one graph"),
         ({"datasets": {"n": {"source": "synthetic", "task": "multilabel"}}}, "datasets.n.num_graphs: this key is required"),
         ({"datasets": {"n": {"source": "tu", "fixed": {"aggregator": "sum"}}}}, "datasets.n.fixed.aggregator: name it in an ablation's"),
@@ -482,8 +501,14 @@ def test_a_users_own_aggregator_is_part_of_the_id(tmp_path, monkeypatch):
     assert message in errors_of(aggregators={"mine": {"class": "./mine.py"}})
 
 
-def test_where_nothing_is_allowed_that_is_said():
+def test_what_is_allowed_is_said_and_what_may_be_meant():
     assert did_you_mean("mixing", []) == "allowed: none"
+    assert did_you_mean("GCN", ["gat", "gcn"]) == "did you mean 'gcn'? allowed: gat, gcn"
+    assert (
+        did_you_mean("lr", ["aggregator", "training.lr"])
+        == "did you mean 'training.lr'? allowed: aggregator, training.lr"
+    )
+    assert did_you_mean("resnet", ["gat", "gcn"]) == "allowed: gat, gcn"
 
 
 SUM = """
