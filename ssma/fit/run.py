@@ -19,6 +19,7 @@ from torch_geometric import seed_everything
 
 import ssma
 from ssma.aggr import SSMAAggregation
+from ssma.aggr.registry import imported
 from ssma.data.batches import Batches
 from ssma.data.degrees import degree_histogram
 from ssma.data.parts import PartBatches, WholeBatch
@@ -87,6 +88,8 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     checkpoint = path.with_suffix(".ckpt")
     try:
         on_gpu = device.type == "cuda"
+        if spec["class"]:  # first, since its module may set torch's precisions
+            imported(spec["class"])
         with _deterministic(not on_gpu and spec["class"] is not None), _in_float32(on_gpu):
             outcome = _train(prepared, spec, device, compiled, checkpoint, now)
     except (Exception, SystemExit) as error:  # a user's class may end the process, as one that reads its arguments does
@@ -142,17 +145,35 @@ def _deterministic(wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def _in_float32(wanted: bool) -> Iterator[None]:
-    """Lets cuDNN keep all digits, as torch's other products on a GPU do: by default its recurrent networks round to
-    TF32, so that ``lstm`` and ``gru`` would be trained less exactly than what they are compared with."""
-    if not wanted:  # of settings that a user's module made elsewhere in torch, asking for this one may be an error
+    """Lets products on a GPU keep all digits, whoever let them round to TF32: torch does so for cuDNN's recurrent
+    networks, NVIDIA's containers (``TORCH_ALLOW_TF32_CUBLAS_OVERRIDE``) for the others, and a user's module may. Arms
+    would be trained less exactly than what they are compared with, here or on another machine."""
+    if not wanted:
         yield
         return
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
+    before = _may_round()
+    _let_round(dict.fromkeys(before, False))
     try:
         yield
     finally:
-        torch.backends.cudnn.allow_tf32 = before
+        _let_round(before)
+
+
+def _may_round() -> dict[str, bool]:
+    """Returns which operations on a GPU may round to TF32."""
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    if not hasattr(cudnn, "rnn"):  # before torch 2.9
+        return {"matmul": matmul.allow_tf32, "rnn": cudnn.allow_tf32, "conv": cudnn.allow_tf32}
+    places = {"matmul": matmul, "rnn": cudnn.rnn, "conv": cudnn.conv}  # asking by older names may be an error
+    return {name: place.fp32_precision == "tf32" for name, place in places.items()}
+
+
+def _let_round(allowed: dict[str, bool]) -> None:
+    torch.set_float32_matmul_precision("high" if allowed["matmul"] else "highest")
+    torch.backends.cudnn.allow_tf32 = allowed["rnn"]
+    for name in ("rnn", "conv"):
+        if place := getattr(torch.backends.cudnn, name, None):  # or what is set for all backends would hold
+            place.fp32_precision = "tf32" if allowed[name] else "ieee"
 
 
 def _train(

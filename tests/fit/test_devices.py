@@ -1,5 +1,6 @@
 """Fits on a GPU are those on the CPU: nothing of them stays on the host. The GPU is pretended, its numbers are real."""
 
+import sys
 from itertools import cycle
 
 import pytest
@@ -123,3 +124,37 @@ def test_recurrent_networks_train_in_float32_as_all_others(tmp_path, monkeypatch
     with pretended_gpu():
         record = run.run_fit(Results(tmp_path), prepared(), spec_of("gcn", "lstm"), GPU)
     assert (record["reason"], seen, state()) == (None, [(False, False)], (True, False))
+
+
+def may_round():
+    """Says of matrix products, recurrent networks and convolutions on a GPU whether torch may round to TF32."""
+    places = (torch.backends.cuda.matmul, torch.backends.cudnn.rnn, torch.backends.cudnn.conv)
+    return [place.fp32_precision == "tf32" for place in places]
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "rnn"), reason="older names of torch alone")
+@pytest.mark.parametrize(
+    "setting",
+    ["torch.set_float32_matmul_precision('high')", "torch.backends.fp32_precision = 'tf32'"],  # the first of containers
+)
+def test_nothing_rounds_to_tf32_whoever_asked_for_it(tmp_path, monkeypatch, setting):
+    code = f"import torch\nfrom ssma.aggr import MaxAggregation\n{setting}\n\n\nclass Own(MaxAggregation):\n"
+    (tmp_path / "rounding.py").write_text(
+        code + "    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "rounding", raising=False)
+    seen, real = [], Training.run
+    monkeypatch.setattr(Training, "run", lambda *arguments: seen.append(may_round()) or real(*arguments))
+    spec = spec_of("gcn", "max") | {"class": "rounding.Own", "class_code": "c"}
+    try:
+        with pretended_gpu():
+            records = [run.run_fit(Results(tmp_path), prepared(), spec | {"seed": seed}, GPU) for seed in (5, 6)]
+        assert [record["reason"] for record in records] == [None, None]
+        assert seen == [[False, False, False]] * 2, "the first fit imports the module"
+        assert may_round() == [True, True, True], "as it was outside of fits"
+    finally:
+        torch.backends.fp32_precision = "none"
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cuda.matmul.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision = "none"
+        torch.backends.cudnn.allow_tf32 = True
