@@ -76,6 +76,9 @@ def run_fit(
     """Returns the record of a fit, from disk if it has finished before; ``compiled`` as in a study.
 
     An exception inside the training becomes a record of status ``failed`` with its text, so that it costs one fit.
+
+    Raises:
+        StudyError: If the exception left a GPU on which this process can train no other fit.
     """
     path = results.fit(fit_id(spec))
     with exclusive(path.with_suffix(".lock")):  # arms that run side by side may share a fit
@@ -85,9 +88,9 @@ def run_fit(
 
 def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.device, compiled: bool) -> dict[str, Any]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    checkpoint = path.with_suffix(".ckpt")
+    checkpoint, on_gpu = path.with_suffix(".ckpt"), device.type == "cuda"
+    name = torch.cuda.get_device_name(device) if on_gpu else "cpu"  # later a GPU may not answer
     try:
-        on_gpu = device.type == "cuda"
         if spec["class"]:  # first, since its module may set torch's precisions
             imported(spec["class"])
         with _deterministic(not on_gpu and spec["class"] is not None), _in_float32(on_gpu):
@@ -112,10 +115,10 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
         "metric": card["metric"],
         "direction": card["direction"],
         "budget": spec["settings"]["model"]["budget"],
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "device": name,
         "threads": torch.get_num_threads(),
         "compiled": compiled,
-        "deterministic": device.type == "cpu",
+        "deterministic": not on_gpu,
         "versions": _versions(),
         "code": code_fingerprint(),
         "git_commit": git_commit(),
@@ -124,7 +127,22 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     }
     record = write_record(path, record)
     checkpoint.unlink(missing_ok=True)
+    if on_gpu and record["status"] == "failed":
+        _check_usable(device, record)
     return record
+
+
+def _check_usable(device: torch.device, record: dict[str, Any]) -> None:
+    """Refuses to go on with a GPU that a failed assertion or a wrong access of a kernel made useless to this process:
+    all fits to come would fail of it, and a search would be left with the trials before."""
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError as error:
+        reason, said = (text.partition("\n")[0] for text in (record["reason"], str(error)))
+        raise StudyError(
+            f"fit {record['id']} failed ({reason}) and left a GPU on which this process can train no other ({said}); "
+            f"mend the cause and start the study again"
+        ) from error
 
 
 @contextmanager

@@ -9,9 +9,11 @@ from pretended_gpu import GPU, OnGPU, pretended_gpu
 
 from ssma.data.graphs import Graphs, pointer
 from ssma.data.prepare import Prepared
+from ssma.errors import StudyError
 from ssma.fit import run
 from ssma.fit.training import Training
 from ssma.study.paths import Results
+from ssma.study.records import read_record
 from ssma.study.settings import AGGREGATORS, LAYERS, ModelSettings, TrainingSettings
 
 SIZES = torch.tensor([6, 5, 1, 7, 4, 6, 5, 3])
@@ -158,3 +160,26 @@ def test_nothing_rounds_to_tf32_whoever_asked_for_it(tmp_path, monkeypatch, sett
         torch.set_float32_matmul_precision("highest")
         torch.backends.cuda.matmul.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision = "none"
         torch.backends.cudnn.allow_tf32 = True
+
+
+def test_a_job_ends_with_the_fit_that_leaves_a_gpu_unusable(tmp_path, monkeypatch):
+    """As after a failed assertion in a kernel, when each call fails; other errors cost one fit."""
+    error, spec, results = RuntimeError("CUDA error: assert\nSearch for it"), spec_of("gcn", "sum"), Results(tmp_path)
+
+    def fails(*arguments):
+        raise error
+
+    with pretended_gpu(), monkeypatch.context() as patch:
+        patch.setattr(Training, "run", fails)
+        assert run.run_fit(results, prepared(), spec, GPU)["status"] == "failed"
+
+        def breaks(*arguments):
+            for name in ("synchronize", "get_device_name", "max_memory_allocated"):
+                patch.setattr(torch.cuda, name, fails)
+            fails()
+
+        patch.setattr(Training, "run", breaks)
+        with pytest.raises(StudyError, match=r"failed \(RuntimeError: CUDA error: assert\) and left a GPU on which"):
+            run.run_fit(results, prepared(), spec | {"seed": 6}, GPU)
+    records = [read_record(path) for path in sorted(results.fits.glob("*/*.json"))]
+    assert [(record["status"], record["device"]) for record in records] == [("failed", "pretended")] * 2
