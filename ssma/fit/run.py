@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import platform
 import resource
 import sys
@@ -51,9 +52,13 @@ def pick_device(name: str) -> torch.device:
         StudyError: If CUDA is asked for and absent.
     """
     if name == "cuda" and not torch.cuda.is_available():
-        raise StudyError(
-            "device: cuda was asked for but torch finds no GPU; use 'cpu' or 'auto', or install a CUDA build"
-        )
+        built_for = torch.version.cuda or torch.version.hip
+        mend = "install a CUDA build"
+        if built_for:  # a newer one would find none either
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            mend = f"see that nvidia-smi shows one and a driver for CUDA {built_for}"
+            mend += "" if visible is None else f", and that CUDA_VISIBLE_DEVICES={visible} names it"
+        raise StudyError(f"device: cuda was asked for but torch finds no GPU; use 'cpu' or 'auto', or {mend}")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
