@@ -3,10 +3,12 @@
 import sys
 from itertools import cycle
 
+import pretended_gpu as pretended
 import pytest
 import torch
 from pretended_gpu import GPU, OnGPU, pretended_gpu
 
+from ssma.aggr import make_aggregation
 from ssma.data.graphs import Graphs, pointer
 from ssma.data.prepare import Prepared
 from ssma.errors import StudyError
@@ -183,3 +185,21 @@ def test_a_job_ends_with_the_fit_that_leaves_a_gpu_unusable(tmp_path, monkeypatc
             run.run_fit(results, prepared(), spec | {"seed": 6}, GPU)
     records = [read_record(path) for path in sorted(results.fits.glob("*/*.json"))]
     assert [(record["status"], record["device"]) for record in records] == [("failed", "pretended")] * 2
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_lengths_of_sequences_are_read_from_the_gpu_once(monkeypatch, name):
+    """It is waited for each time."""
+    read, real = [], pretended.computed
+
+    def watched(function, args, kwargs):
+        if str(function).startswith(("aten._local_scalar_dense", "aten._to_copy")) and isinstance(args[0], OnGPU):
+            read.append(str(function))
+        return real(function, args, kwargs)
+
+    with pretended_gpu():
+        aggr = make_aggregation(name, 4).to(GPU)
+        x, index = torch.ones(5, 4, device=GPU), torch.tensor([0, 0, 1, 3, 3], device=GPU)
+        monkeypatch.setattr(pretended, "computed", watched)
+        assert aggr(x, index, dim_size=4).device == GPU
+    assert read == ["aten._to_copy.default"]
