@@ -184,19 +184,19 @@ def _in_float32(wanted: bool) -> Iterator[None]:
 
 def _may_round() -> dict[str, bool]:
     """Returns which operations on a GPU may round to TF32."""
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    if not hasattr(cudnn, "rnn"):  # before torch 2.9
-        return {"matmul": matmul.allow_tf32, "rnn": cudnn.allow_tf32, "conv": cudnn.allow_tf32}
-    places = {"matmul": matmul, "rnn": cudnn.rnn, "conv": cudnn.conv}  # asking by older names may be an error
-    return {name: place.fp32_precision == "tf32" for name, place in places.items()}
+    if not hasattr(torch._C, "_get_fp32_precision_getter"):  # before torch 2.9
+        of_cudnn = torch.backends.cudnn.allow_tf32
+        return {"matmul": torch.backends.cuda.matmul.allow_tf32, "rnn": of_cudnn, "conv": of_cudnn}
+    # where a setting has its newer name, asking by its older one may be an error; that of rnn is hidden by a module
+    return {name: torch._C._get_fp32_precision_getter("cuda", name) == "tf32" for name in ("matmul", "rnn", "conv")}
 
 
 def _let_round(allowed: dict[str, bool]) -> None:
     torch.set_float32_matmul_precision("high" if allowed["matmul"] else "highest")
     torch.backends.cudnn.allow_tf32 = allowed["rnn"]
-    for name in ("rnn", "conv"):
-        if place := getattr(torch.backends.cudnn, name, None):  # or what is set for all backends would hold
-            place.fp32_precision = "tf32" if allowed[name] else "ieee"
+    if hasattr(torch._C, "_set_fp32_precision_setter"):  # else what is set for all backends would hold
+        for name in ("rnn", "conv"):
+            torch._C._set_fp32_precision_setter("cuda", name, "tf32" if allowed[name] else "ieee")
 
 
 def _train(

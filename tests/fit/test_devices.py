@@ -136,7 +136,7 @@ def may_round():
     return [place.fp32_precision == "tf32" for place in places]
 
 
-@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "rnn"), reason="older names of torch alone")
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="torch has its older names alone")
 @pytest.mark.parametrize(
     "setting",
     ["torch.set_float32_matmul_precision('high')", "torch.backends.fp32_precision = 'tf32'"],  # the first of containers
