@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from ssma.aggr.registry import imported
 from ssma.gpus import take_gpu
 from ssma.rerun import rerun
 from ssma.study.paths import Results
@@ -46,6 +47,19 @@ def test_a_gpu_is_known_by_itself_and_not_by_its_number(chosen, monkeypatch):
     }
     os.close(first)
     os.close(second)
+
+
+def test_the_module_of_a_class_moves_a_job_to_no_other_gpu(chosen, monkeypatch, tmp_path):
+    """As one that also trains does: torch.cuda.set_device(0)."""
+    (tmp_path / "moving.py").write_text("import torch\n\ntorch.cuda.set_device(0)\n\n\nclass Own:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: chosen[-1])
+    locks = [take_gpu(), take_gpu()]
+    assert imported("moving.Own").__name__ == "Own"
+    assert chosen == [0, 1, 0, 1]
+    for lock in locks:
+        os.close(lock)
 
 
 def test_a_rerun_leaves_a_gpu_to_the_job_that_has_it(chosen, monkeypatch, tmp_path):

@@ -82,7 +82,8 @@ def run(function: Callable, options: tuple, dims: tuple, *tensors: Tensor | None
     except torch._dynamo.exc.TorchDynamoException as error:
         raise RuntimeError(
             f"SSMAAggregation got compiled=True but torch.compile failed: {error}\nOn a CPU it needs a C++ compiler"
-            f" (with conda: cxx-compiler), on a GPU Triton; install it, or leave compiled at its default, False"
+            f" (with conda: cxx-compiler), on a GPU Triton and a C compiler; install it, or leave compiled at its "
+            f"default, False"
         ) from error
 
 

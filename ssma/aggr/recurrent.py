@@ -46,8 +46,8 @@ class RecurrentAggregation(GroupedAggregation):
         rank = torch.empty_like(nodes)
         rank[nodes] = torch.arange(dim_size, device=x.device)
         packed = x[(step * dim_size + rank[index]).argsort()]
-        batch_sizes = step.bincount()
-        last = self._last_state(packed, batch_sizes.cpu(), int(batch_sizes[0]))
+        batch_sizes = step.bincount().cpu()
+        last = self._last_state(packed, batch_sizes, int(batch_sizes[0]))
         return x.new_zeros(dim_size, self.in_channels).index_copy(0, nodes[: last.size(0)], last)
 
     def _last_state(self, packed: Tensor, batch_sizes: Tensor, sequences: int) -> Tensor:

@@ -118,14 +118,18 @@ def make_aggregation(
 
 
 def imported(path: str) -> Callable[..., Aggregation]:
-    """Returns a user's class; torch's defaults, which its module may change, stay those of the network around it."""
+    """Returns a user's class; torch's defaults, which its module may change, stay those of the network around it, and
+    so does the GPU that a job has taken."""
     module, _, attribute = path.rpartition(".")
     dtype, device, with_gradients = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
+    gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None
     try:
         return getattr(importlib.import_module(module), attribute)
     finally:
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(with_gradients)
+        if gpu is not None:
+            torch.cuda.set_device(gpu)
         if torch.get_default_device() != device:
             torch.set_default_device(None if device.type == "cpu" else device)
 

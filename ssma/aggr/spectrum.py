@@ -42,8 +42,9 @@ def kept(table: Callable[..., Tensor]) -> Callable[..., Tensor]:
 @kept
 def roots_of_unity(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Returns ``exp(-2 pi i k / size)`` for k = 0..size-1, real and imaginary parts, ``[size, 2]``."""
-    angle = torch.arange(size, dtype=torch.float64, device=device) * (-2 * math.pi / size)
-    return torch.stack([angle.cos(), angle.sin()], -1).to(dtype)
+    place = "cpu" if device.type == "mps" else device  # which knows no float64
+    angle = torch.arange(size, dtype=torch.float64, device=place) * (-2 * math.pi / size)
+    return torch.stack([angle.cos(), angle.sin()], -1).to(dtype).to(device)
 
 
 def half(size: int) -> int:

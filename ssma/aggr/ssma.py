@@ -106,8 +106,8 @@ class SSMAAggregation(Aggregation):
             the source nodes, before weights, attention and edge features make messages of it.
         compiled: Run small calls as one function that `torch.compile` makes, and step 3 of larger ones in such
             kernels. They are made when they are first needed, in seconds; results are the same up to rounding. It
-            needs a C++ compiler on a CPU, Triton on a GPU. As of all that is compiled, the graph of a small call can
-            be walked once only: ``retain_graph`` and ``create_graph`` are refused.
+            needs a C++ compiler on a CPU, Triton and a C compiler on a GPU. As of all that is compiled, the graph of a
+            small call can be walked once only: ``retain_graph`` and ``create_graph`` are refused.
 
     Shapes:
         - **input:** messages :math:`(E, d)`, :math:`(E, heads \cdot d)` or :math:`(E, heads, d)`

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import os
 import platform
 import resource
 import sys
@@ -19,6 +20,7 @@ from torch_geometric import seed_everything
 
 import ssma
 from ssma.aggr import SSMAAggregation
+from ssma.aggr.registry import imported
 from ssma.data.batches import Batches
 from ssma.data.degrees import degree_histogram
 from ssma.data.parts import PartBatches, WholeBatch
@@ -50,9 +52,13 @@ def pick_device(name: str) -> torch.device:
         StudyError: If CUDA is asked for and absent.
     """
     if name == "cuda" and not torch.cuda.is_available():
-        raise StudyError(
-            "device: cuda was asked for but torch finds no GPU; use 'cpu' or 'auto', or install a CUDA build"
-        )
+        built_for = torch.version.cuda or torch.version.hip
+        mend = "install a CUDA build"
+        if built_for:  # a newer one would find none either
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+            mend = f"see that nvidia-smi shows one and a driver for CUDA {built_for}"
+            mend += "" if visible is None else f", and that CUDA_VISIBLE_DEVICES={visible} names it"
+        raise StudyError(f"device: cuda was asked for but torch finds no GPU; use 'cpu' or 'auto', or {mend}")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 
@@ -75,6 +81,9 @@ def run_fit(
     """Returns the record of a fit, from disk if it has finished before; ``compiled`` as in a study.
 
     An exception inside the training becomes a record of status ``failed`` with its text, so that it costs one fit.
+
+    Raises:
+        StudyError: If the exception left a GPU on which this process can train no other fit.
     """
     path = results.fit(fit_id(spec))
     with exclusive(path.with_suffix(".lock")):  # arms that run side by side may share a fit
@@ -84,9 +93,11 @@ def run_fit(
 
 def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.device, compiled: bool) -> dict[str, Any]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    checkpoint = path.with_suffix(".ckpt")
+    checkpoint, on_gpu = path.with_suffix(".ckpt"), device.type == "cuda"
+    name = torch.cuda.get_device_name(device) if on_gpu else "cpu"  # later a GPU may not answer
     try:
-        on_gpu = device.type == "cuda"
+        if spec["class"]:  # first, since its module may set torch's precisions
+            imported(spec["class"])
         with _deterministic(not on_gpu and spec["class"] is not None), _in_float32(on_gpu):
             outcome = _train(prepared, spec, device, compiled, checkpoint, now)
     except (Exception, SystemExit) as error:  # a user's class may end the process, as one that reads its arguments does
@@ -109,10 +120,10 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
         "metric": card["metric"],
         "direction": card["direction"],
         "budget": spec["settings"]["model"]["budget"],
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "device": name,
         "threads": torch.get_num_threads(),
         "compiled": compiled,
-        "deterministic": device.type == "cpu",
+        "deterministic": not on_gpu,
         "versions": _versions(),
         "code": code_fingerprint(),
         "git_commit": git_commit(),
@@ -121,7 +132,22 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     }
     record = write_record(path, record)
     checkpoint.unlink(missing_ok=True)
+    if on_gpu and record["status"] == "failed":
+        _check_usable(device, record)
     return record
+
+
+def _check_usable(device: torch.device, record: dict[str, Any]) -> None:
+    """Refuses to go on with a GPU that a failed assertion or a wrong access of a kernel made useless to this process:
+    all fits to come would fail of it, and a search would be left with the trials before."""
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError as error:
+        reason, said = (text.partition("\n")[0] for text in (record["reason"], str(error)))
+        raise StudyError(
+            f"fit {record['id']} failed ({reason}) and left a GPU on which this process can train no other ({said}); "
+            f"mend the cause and start the study again"
+        ) from error
 
 
 @contextmanager
@@ -142,17 +168,35 @@ def _deterministic(wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def _in_float32(wanted: bool) -> Iterator[None]:
-    """Lets cuDNN keep all digits, as torch's other products on a GPU do: by default its recurrent networks round to
-    TF32, so that ``lstm`` and ``gru`` would be trained less exactly than what they are compared with."""
-    if not wanted:  # of settings that a user's module made elsewhere in torch, asking for this one may be an error
+    """Lets products on a GPU keep all digits, whoever let them round to TF32: torch does so for cuDNN's recurrent
+    networks, NVIDIA's containers (``TORCH_ALLOW_TF32_CUBLAS_OVERRIDE``) for the others, and a user's module may. Arms
+    would be trained less exactly than what they are compared with, here or on another machine."""
+    if not wanted:
         yield
         return
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
+    before = _may_round()
+    _let_round(dict.fromkeys(before, False))
     try:
         yield
     finally:
-        torch.backends.cudnn.allow_tf32 = before
+        _let_round(before)
+
+
+def _may_round() -> dict[str, bool]:
+    """Returns which operations on a GPU may round to TF32."""
+    if not hasattr(torch._C, "_get_fp32_precision_getter"):  # before torch 2.9
+        of_cudnn = torch.backends.cudnn.allow_tf32
+        return {"matmul": torch.backends.cuda.matmul.allow_tf32, "rnn": of_cudnn, "conv": of_cudnn}
+    # where a setting has its newer name, asking by its older one may be an error; that of rnn is hidden by a module
+    return {name: torch._C._get_fp32_precision_getter("cuda", name) == "tf32" for name in ("matmul", "rnn", "conv")}
+
+
+def _let_round(allowed: dict[str, bool]) -> None:
+    torch.set_float32_matmul_precision("high" if allowed["matmul"] else "highest")
+    torch.backends.cudnn.allow_tf32 = allowed["rnn"]
+    if hasattr(torch._C, "_set_fp32_precision_setter"):  # else what is set for all backends would hold
+        for name in ("rnn", "conv"):
+            torch._C._set_fp32_precision_setter("cuda", name, "tf32" if allowed[name] else "ieee")
 
 
 def _train(

@@ -117,16 +117,16 @@ def _of(trials: int, size: int | None) -> str:
 def seconds_apart(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     """Says which aggregators took more than ``APART`` times the seconds of the cheapest arm of a place; "" if none.
 
-    Compared are arms whose evaluation fits are all ok, others may have ended early, and that ran on one kind of device,
-    CPU with CPU and GPU with GPU.
+    Compared are arms whose evaluation fits are all ok, others may have ended early, and that ran on one kind of device:
+    the CPU, or GPUs of one name.
     """
     spent = {arm: found for arm, rows in rows_of(frame).items() if (found := _spent(rows))}
     ratios: dict[str, dict[Place, float]] = {}
     worst: tuple[float, str] = (0.0, "")
     for place, arms in _beside(plan):
-        for kind in ("CPU", "GPU"):
+        for kind in dict.fromkeys(spent[arm["id"]][0] for arm in arms if arm["id"] in spent):
             here = [(spent[arm["id"]][1], arm) for arm in arms if spent.get(arm["id"], ("",))[0] == kind]
-            least, cheapest = min(here, key=lambda item: item[0], default=(0.0, None))
+            least, cheapest = min(here, key=lambda item: item[0])
             for seconds, arm in here:
                 if seconds > APART * least > 0:
                     found = ratios.setdefault(arm["aggregator"], {})
@@ -148,8 +148,9 @@ def _spent(rows: list[Row]) -> tuple[str, float] | None:
     """Returns the kind of device that all fits of an arm ran on, and their seconds; None where that says nothing."""
     if any(row["stage"] == "evaluate" and row["status"] != "ok" for row in rows):
         return None
-    used = [(kind, seconds) for kind, seconds in seconds_of(rows).items() if seconds]
-    return used[0] if len(used) == 1 else None
+    kinds, seconds = {row["device"] for row in rows if row["seconds"]}, math.fsum(seconds_of(rows).values())
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return kind and ("CPU" if kind == "cpu" else kind, seconds)
 
 
 def seconds_of(rows: list[Row]) -> dict[str, float]:

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch_geometric.nn import GATConv, GCNConv, HeteroConv, SAGEConv
 
 from ssma.aggr import AGGREGATORS, SSMAAggregation, make_aggregation, use_aggregation
+from ssma.aggr.spectrum import roots_of_unity
 
+APPLE = torch.device("mps")
 INDEX = torch.tensor([0, 0, 1, 1, 1, 3])
 
 
@@ -274,3 +277,22 @@ def test_sizes_of_numpy_become_those_of_python(name):
 def test_wrong_options_of_others_too(name, options, message):
     with pytest.raises(ValueError, match=message):
         make_aggregation(name, **{"in_channels": 4} | options)
+
+
+class Apple(TorchFunctionMode):
+    """A device that holds no float64; what is asked for there is on the host."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        asked = [*args, *(kwargs or {}).values()]
+        args = [torch.device("cpu") if value is APPLE else value for value in args]
+        kwargs = {key: torch.device("cpu") if value is APPLE else value for key, value in (kwargs or {}).items()}
+        made = function(*args, **kwargs)
+        if any(value is APPLE for value in asked) and made.dtype == torch.float64:
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+        return made
+
+
+def test_roots_of_unity_where_there_is_no_float64():
+    with Apple():
+        there = roots_of_unity(7, torch.float32, APPLE)
+    assert there.equal(roots_of_unity(7, torch.float32, torch.device("cpu")))

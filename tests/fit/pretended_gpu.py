@@ -12,7 +12,8 @@ GPU = torch.device("cuda:0")
 ANSWERS = {
     "cuda.is_available": True, "cuda._lazy_init": None, "cuda.is_current_stream_capturing": False,
     "cuda.get_device_name": "pretended", "cuda.reset_peak_memory_stats": None, "cuda.max_memory_allocated": 3 * 2**20,
-    "cuda.current_stream": SimpleNamespace(synchronize=lambda: None),
+    "cuda.current_stream": SimpleNamespace(synchronize=lambda: None), "cuda.get_rng_state": None,
+    "cuda.set_rng_state": None, "cuda.synchronize": None,
 }  # fmt: skip
 
 

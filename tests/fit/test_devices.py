@@ -1,16 +1,21 @@
 """Fits on a GPU are those on the CPU: nothing of them stays on the host. The GPU is pretended, its numbers are real."""
 
+import sys
 from itertools import cycle
 
+import pretended_gpu as pretended
 import pytest
 import torch
 from pretended_gpu import GPU, OnGPU, pretended_gpu
 
+from ssma.aggr import make_aggregation
 from ssma.data.graphs import Graphs, pointer
 from ssma.data.prepare import Prepared
+from ssma.errors import StudyError
 from ssma.fit import run
 from ssma.fit.training import Training
 from ssma.study.paths import Results
+from ssma.study.records import read_record
 from ssma.study.settings import AGGREGATORS, LAYERS, ModelSettings, TrainingSettings
 
 SIZES = torch.tensor([6, 5, 1, 7, 4, 6, 5, 3])
@@ -123,3 +128,78 @@ def test_recurrent_networks_train_in_float32_as_all_others(tmp_path, monkeypatch
     with pretended_gpu():
         record = run.run_fit(Results(tmp_path), prepared(), spec_of("gcn", "lstm"), GPU)
     assert (record["reason"], seen, state()) == (None, [(False, False)], (True, False))
+
+
+def may_round():
+    """Says of matrix products, recurrent networks and convolutions on a GPU whether torch may round to TF32."""
+    places = (torch.backends.cuda.matmul, torch.backends.cudnn.rnn, torch.backends.cudnn.conv)
+    return [place.fp32_precision == "tf32" for place in places]
+
+
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="torch has its older names alone")
+@pytest.mark.parametrize(
+    "setting",
+    ["torch.set_float32_matmul_precision('high')", "torch.backends.fp32_precision = 'tf32'"],  # the first of containers
+)
+def test_nothing_rounds_to_tf32_whoever_asked_for_it(tmp_path, monkeypatch, setting):
+    code = f"import torch\nfrom ssma.aggr import MaxAggregation\n{setting}\n\n\nclass Own(MaxAggregation):\n"
+    (tmp_path / "rounding.py").write_text(
+        code + "    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "rounding", raising=False)
+    seen, real = [], Training.run
+    monkeypatch.setattr(Training, "run", lambda *arguments: seen.append(may_round()) or real(*arguments))
+    spec = spec_of("gcn", "max") | {"class": "rounding.Own", "class_code": "c"}
+    try:
+        with pretended_gpu():
+            records = [run.run_fit(Results(tmp_path), prepared(), spec | {"seed": seed}, GPU) for seed in (5, 6)]
+        assert [record["reason"] for record in records] == [None, None]
+        assert seen == [[False, False, False]] * 2, "the first fit imports the module"
+        assert may_round() == [True, True, True], "as it was outside of fits"
+    finally:
+        torch.backends.fp32_precision = "none"
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cuda.matmul.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision = "none"
+        torch.backends.cudnn.allow_tf32 = True
+
+
+def test_a_job_ends_with_the_fit_that_leaves_a_gpu_unusable(tmp_path, monkeypatch):
+    """As after a failed assertion in a kernel, when each call fails; other errors cost one fit."""
+    error, spec, results = RuntimeError("CUDA error: assert\nSearch for it"), spec_of("gcn", "sum"), Results(tmp_path)
+
+    def fails(*arguments):
+        raise error
+
+    with pretended_gpu(), monkeypatch.context() as patch:
+        patch.setattr(Training, "run", fails)
+        assert run.run_fit(results, prepared(), spec, GPU)["status"] == "failed"
+
+        def breaks(*arguments):
+            for name in ("synchronize", "get_device_name", "max_memory_allocated"):
+                patch.setattr(torch.cuda, name, fails)
+            fails()
+
+        patch.setattr(Training, "run", breaks)
+        with pytest.raises(StudyError, match=r"failed \(RuntimeError: CUDA error: assert\) and left a GPU on which"):
+            run.run_fit(results, prepared(), spec | {"seed": 6}, GPU)
+    records = [read_record(path) for path in sorted(results.fits.glob("*/*.json"))]
+    assert [(record["status"], record["device"]) for record in records] == [("failed", "pretended")] * 2
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_lengths_of_sequences_are_read_from_the_gpu_once(monkeypatch, name):
+    """It is waited for each time."""
+    read, real = [], pretended.computed
+
+    def watched(function, args, kwargs):
+        if str(function).startswith(("aten._local_scalar_dense", "aten._to_copy")) and isinstance(args[0], OnGPU):
+            read.append(str(function))
+        return real(function, args, kwargs)
+
+    with pretended_gpu():
+        aggr = make_aggregation(name, 4).to(GPU)
+        x, index = torch.ones(5, 4, device=GPU), torch.tensor([0, 0, 1, 3, 3], device=GPU)
+        monkeypatch.setattr(pretended, "computed", watched)
+        assert aggr(x, index, dim_size=4).device == GPU
+    assert read == ["aten._to_copy.default"]

@@ -426,5 +426,13 @@ def test_device_names():
     assert run.pick_device("cpu") == CPU
     if not torch.cuda.is_available():
         assert run.pick_device("auto") == CPU
-        with pytest.raises(Exception, match="no GPU"):
+        with pytest.raises(StudyError, match="no GPU; use 'cpu' or 'auto', or install a CUDA build"):
             run.pick_device("cuda")
+
+
+def test_a_gpu_that_a_cuda_build_does_not_find_is_not_said_to_want_one(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.version.cuda", "12.8")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    with pytest.raises(StudyError, match=r"no GPU; .*driver for CUDA 12\.8, and that CUDA_VISIBLE_DEVICES=7 names it$"):
+        run.pick_device("cuda")

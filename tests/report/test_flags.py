@@ -120,6 +120,16 @@ def test_seconds_of_unfinished_arms_and_of_other_devices_are_not_compared(made, 
     assert seconds_apart(plan, collect(fabric.results)) == ""
 
 
+def test_seconds_on_gpus_of_different_names_are_not_compared(made):
+    slow, fast = {"seconds": 9.0, "device": "Tesla T4"}, {"seconds": 1.0, "device": "NVIDIA H200"}
+    plan, frame = made(fits={"sum": slow, "mean": fast, "ssma": fast | {"seconds": 4.0}})
+    told = seconds_apart(plan, frame)
+    assert "ssma at 1 (4.0 times); the largest ratio is 8.0 s (NVIDIA H200) of MUTAG / gcn / ssma against 2.0 s" in told
+    assert "sum" not in told
+    mixed = frame.assign(device=frame["device"].mask(frame["fit"] == "MUTAG-gcn-ssma-e0r0", "Tesla T4"))
+    assert seconds_apart(plan, mixed) == ""
+
+
 def test_pruning_on_too_few_splits_is_told(made):
     plan, _ = made(
         {"sum": {"prune": True, "tune_splits": [0, 1]}, "ssma": {"prune": True, "tune_splits": list(range(5))}}
