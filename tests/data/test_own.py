@@ -9,6 +9,7 @@ import re
 import socket
 import sys
 from pathlib import Path
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import numpy
@@ -697,11 +698,23 @@ def test_a_class_that_lists_a_folder_gets_the_names_in_order(tmp_path, monkeypat
     assert os.listdir(tmp_path / "root/raw")[0] == "19.txt"
 
 
+ELSEWHERE = "without a network fetch its raw files elsewhere, and name their folder as root in arguments"
+
+
+def unreachable():
+    raise URLError("Name or service not known")
+
+
+def test_a_class_that_downloads_without_a_network_is_told_where_raw_files_go(tmp_path):
+    with pytest.raises(StudyError, match=f"urlopen error Name or service not known>; {ELSEWHERE}$"):
+        made_by("unreachable", tmp_path)
+
+
 def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(raw, "TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = "{}:{}".format(*silent.getsockname())
-        with pytest.raises(StudyError, match=r"own.waits .*TimeoutError: timed out; mend the class"):
+        with pytest.raises(StudyError, match=rf"own.waits .*TimeoutError: timed out; {ELSEWHERE}"):
             made_by("waits", tmp_path, address=address)
     assert socket.getdefaulttimeout() is None
 
