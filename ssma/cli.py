@@ -236,6 +236,8 @@ def _evaluate(options: argparse.Namespace) -> int:
         from ssma.tune.arm import evaluate_arm
     job = Job.open(options.plan, options.arm, options.threads)
     arm = job.arm
+    if arm["space"] and not job.results.chosen(arm["id"]).exists():
+        raise StudyError(f"arm {arm['id']} is not tuned yet: {this_command()} tune {options.plan} {arm['id']}")
     with job.watching(len(arm["splits"]) * arm["repeats"]) as watcher:
         if not arm["space"]:  # such an arm has no job of its own for it
             job.choose(watcher)

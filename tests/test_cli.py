@@ -126,6 +126,17 @@ def test_a_class_that_was_changed_since_the_plan_trains_nothing(tmp_path, monkey
     assert "card.json: missing; the data set is not prepared" in capsys.readouterr().err
 
 
+def test_an_arm_is_tuned_before_it_is_evaluated(tmp_path, capsys):
+    study, plan = Path(written(tmp_path)), str(tmp_path / "plan.json")
+    study.write_text(json.dumps(json.loads(study.read_text()) | {"tune": {"space": {"training.lr": [0.1, 0.2]}}}))
+    assert main(["plan", str(study), "--write", plan]) == 0
+    assert main(["prepare", plan, "d"]) == 0
+    assert main(["evaluate", plan, "gcn"]) == 2
+    arm = read_plan(Path(plan))["arms"][0]["id"]
+    told = capsys.readouterr().err
+    assert f"arm {arm} is not tuned yet: " in told and told.endswith(f" tune {plan} {arm}\n")
+
+
 def test_a_data_set_class_that_was_changed_since_the_plan_is_not_prepared(tmp_path, monkeypatch, capsys):
     source, file = tmp_path / "changed.py", tmp_path / "list.txt"
     source.write_text("class Set(list):\n    def __init__(self, file):\n        pass\n")

@@ -116,21 +116,28 @@ def lost_digits(what: str, values: Tensor) -> list[str]:
 
 
 def hard_targets(loaded: Loaded) -> list[str]:
-    """Returns a note on targets whose mean is more than ten standard deviations from 0, as with energies, and one if
-    some have a hundred times the standard deviation of others, as in other units.
+    """Returns a note on targets whose mean is more than ten standard deviations from 0, as with energies, one on those
+    that have one value alone, and one if some have a hundred times the standard deviation of others, as in other units.
     """
-    found, spreads = [], {}
+    found, single, spreads = [], [], {}
     for number, column in enumerate(loaded.graphs.y.unbind(dim=1) if loaded.task == "regression" else ()):
         known = column[~column.isnan()].double()
         if known.unique().numel() > 1:
             spreads[number] = float(known.std())
             away = float(known.mean().abs()) / spreads[number]
             found += [f"{away:.3g} in column {number}"] if away > 10 else []
+        else:
+            single.append(str(number))
     far = (
         f"y: learned as it is, and its mean is many standard deviations from 0: {', '.join(found)}; subtract it, or "
         "fits spend their steps on it"
     )
     notes = [far] if found else []
+    if single:
+        notes.append(
+            f"y: one value alone in column {', '.join(single)}; loss and {loaded.metric} are means over all columns, "
+            "which it makes smaller; leave it out"
+        )
     least, most = (pick(spreads, key=spreads.get, default=None) for pick in (min, max))
     if spreads and spreads[most] > 100 * spreads[least]:
         notes.append(

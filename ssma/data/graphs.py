@@ -64,7 +64,8 @@ class Graphs:
                 f"graph {numbers[infinite[0]]}: y holds {self.y[infinite[0]].tolist()}; allowed are numbers that are "
                 "finite as float32, and NaN where they are missing; mend the data set"
             )
-        _require(not targets or not bool(self.y.isnan().all(dim=0).any()), "a column of y has no known value")
+        unknown = self.y.isnan().all(dim=0).nonzero().flatten().tolist() if targets else []
+        _require(not unknown, f"y has no known value in column {', '.join(map(str, unknown))}")
         if self.part is not None:
             self._check_parts()
         size = torch.repeat_interleave(self.node_ptr.diff(), self.edge_ptr.diff())

@@ -32,6 +32,7 @@ READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
 EDGES_ELSEWHERE = ("adj_t", "adj")
 ONE_PART = ("split", "train")  # arguments by which PyG's classes are asked for one part of their data
 RAW, PROCESSED = "raw", "processed"  # folders of PyG's data sets: what they read, what they make (or processed_...)
+NETWORK = ("aiohttp", "http", "requests", "urllib", "urllib3")  # whose errors are those of a download
 METRICS = {"multiclass": ("accuracy",), "regression": ("mae",), "multilabel": ("ap", "auroc")}
 
 
@@ -113,10 +114,11 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     except (Exception, SystemExit) as error:  # a user's class may raise anything, and ogb ends the process
         if isinstance(error, SystemExit) and error.code == STOPPED:
             raise
-        raise StudyError(
-            f"{dotted} with {spec['arguments']}: {type(error).__name__}: {error}; mend the class, its arguments or "
-            "PYTHONPATH"
-        ) from error
+        remedy = "mend the class, its arguments or PYTHONPATH"
+        if isinstance(error, ConnectionError | TimeoutError) or type(error).__module__.split(".")[0] in NETWORK:
+            remedy = "without a network fetch its raw files elsewhere, and name their folder as root in arguments"
+        told = f"{dotted} with {spec['arguments']}: {type(error).__name__}: {error}"
+        raise StudyError(f"{told}; {remedy}") from error
     loaded = check_graphs(data_list, spec, {})
     if hasattr(dataset, "get_idx_split"):  # so OGB calls it
         loaded.notes.append("splits: the class has a split of its own (get_idx_split), which is not used")

@@ -23,10 +23,12 @@ FAILED = re.compile(r"split [0-9]+ failed: \w+: ")
 small for the trial's settings, would be said again."""
 
 LOOKS = (
-    "--archive", "--containerize", "--d3dag", "--dag", "--detailed-summary", "-D", "--filegraph",
-    "--generate-unit-tests", "--lint", "--list", "--list-changes", "--lc", "--list-input-changes", "--li",
-    "--list-params-changes", "--lp", "--list-rules", "-l", "--list-target-rules", "--lt", "--list-untracked", "--lu",
-    "--print-compilation", "--report", "--rulegraph", "--summary", "-S", "--unlock",
+    "--archive", "--cleanup-metadata", "--cm", "--cleanup-shadow", "--conda-cleanup-envs", "--conda-create-envs-only",
+    "--container-cleanup-images", "--containerize", "--d3dag", "--dag", "--delete-temp-output", "--detailed-summary",
+    "-D", "--export-cwl", "--filegraph", "--generate-unit-tests", "--lint", "--list", "--list-changes", "--lc",
+    "--list-conda-envs", "--list-input-changes", "--li", "--list-params-changes", "--lp", "--list-rules", "-l",
+    "--list-target-rules", "--lt", "--list-untracked", "--lu", "--print-compilation", "--report", "--rulegraph",
+    "--summary", "-S", "--unlock",
 )  # fmt: skip
 """Options with which Snakemake runs no job; it reads the workflow before it says which was given."""
 

@@ -113,7 +113,7 @@ def test_targets_that_are_infinite_are_named():
 
 def test_refuses_a_target_without_any_value():
     graphs, _ = Graphs.from_data_list([graph(2, PAIR), graph(2, PAIR)])
-    with pytest.raises(StudyError, match="a column of y has no known value"):
+    with pytest.raises(StudyError, match="graphs: y has no known value in column 1; mend"):
         replace(graphs, y=torch.tensor([[1, float("nan")], [1, float("nan")]]))
 
 

@@ -9,6 +9,7 @@ import re
 import socket
 import sys
 from pathlib import Path
+from urllib.error import URLError
 from urllib.request import urlopen
 
 import numpy
@@ -697,11 +698,23 @@ def test_a_class_that_lists_a_folder_gets_the_names_in_order(tmp_path, monkeypat
     assert os.listdir(tmp_path / "root/raw")[0] == "19.txt"
 
 
+ELSEWHERE = "without a network fetch its raw files elsewhere, and name their folder as root in arguments"
+
+
+def unreachable():
+    raise URLError("Name or service not known")
+
+
+def test_a_class_that_downloads_without_a_network_is_told_where_raw_files_go(tmp_path):
+    with pytest.raises(StudyError, match=f"urlopen error Name or service not known>; {ELSEWHERE}$"):
+        made_by("unreachable", tmp_path)
+
+
 def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(raw, "TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = "{}:{}".format(*silent.getsockname())
-        with pytest.raises(StudyError, match=r"own.waits .*TimeoutError: timed out; mend the class"):
+        with pytest.raises(StudyError, match=rf"own.waits .*TimeoutError: timed out; {ELSEWHERE}"):
             made_by("waits", tmp_path, address=address)
     assert socket.getdefaulttimeout() is None
 
@@ -936,14 +949,18 @@ def test_codes_that_are_never_trained_are_noted(tmp_path):
     assert not any(note.startswith("x:") for note in notes(lambda x: torch.zeros(3, 1)))
 
 
-def test_targets_far_from_0_are_noted(tmp_path):
+SINGLE = "y: one value alone in column 2; loss and mae are means over all columns, which it makes smaller; leave it out"
+
+
+def test_targets_far_from_0_or_without_a_spread_are_noted(tmp_path):
     near, far, same = [-1.0, 1.0, NAN] * 3, [-99.0, -101.0, -103.0] * 3, [7.5] * 9
     rows = torch.tensor([near, far, same]).t()
     card = prepared(tmp_path, [graph(number, row.unsqueeze(0)) for number, row in enumerate(rows)])
     found = [note for note in card["notes"] if note[:2] == "y:"]
     assert found == [  # 101 / sqrt(3)
         "y: learned as it is, and its mean is many standard deviations from 0: 58.3 in column 1; subtract it, or fits "
-        "spend their steps on it"
+        "spend their steps on it",
+        SINGLE,
     ]
 
 
@@ -957,7 +974,7 @@ def test_targets_of_other_scales_are_noted(tmp_path, spread, told):
         "y: loss and mae are means over all columns, and the standard deviation is 1.1 in column 0 but 111 in column 1; "
         "bring them to one scale, or little is learned and told of the small ones"
     )
-    assert found == [note] * told
+    assert found == [SINGLE, *[note] * told]
 
 
 def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):

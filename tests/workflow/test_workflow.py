@@ -170,7 +170,9 @@ def test_a_changed_study_gets_a_new_report_where_only_times_of_files_trigger_job
     assert "ssma" not in (tmp_path / "copy/reports/tiny/tables/aggregator.csv").read_text()
 
 
-@pytest.mark.parametrize("option", ["--dry-run", "--dag=dot", "--summary", "--lint", "--list", "--unlock"])
+@pytest.mark.parametrize(
+    "option", ["--dry-run", "--dag=dot", "--summary", "--lint", "--list", "--unlock", "--delete-temp-output"]
+)
 def test_to_look_at_a_changed_study_leaves_the_results_of_the_former(finished, option):
     fewer = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}}
     status, output = snakemake(finished, option, study=fewer)
@@ -345,6 +347,15 @@ def test_a_wrong_study_is_refused_before_anything_runs(tmp_path):
     assert "trainings: unknown key; did you mean 'training'?" in output
     assert "Traceback" not in output
     assert not (tmp_path / "results").exists()
+
+
+def test_a_start_without_the_hook_that_writes_the_plan_is_refused(finished, tmp_path):
+    fewer = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}}
+    shutil.copytree(finished, tmp_path / "copy")
+    status, output = snakemake(tmp_path / "copy", "--no-hooks", study=fewer)
+    assert status != 0
+    assert "--no-hooks: leave it out; a hook writes the study's plan, which its jobs read" in output
+    assert (tmp_path / "copy/results/tiny/records.parquet").exists()
 
 
 def test_a_key_that_stands_twice_is_refused(tmp_path):

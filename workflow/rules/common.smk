@@ -30,11 +30,15 @@ try:
     update_config(config, from_command_line(workflow.config_settings.config))
     PLAN = make_plan(parse_study(config))
     if workflow.is_main_process:
+        dry = workflow.output_settings.dryrun or runs_nothing(sys.argv)
+        if "--no-hooks" in sys.argv and not dry:
+            raise StudyError(
+                "--no-hooks: leave it out; a hook writes the study's plan, which its jobs read"
+            )
         results = Results(Path("results", PLAN["study"]))
         _, alone = free_dead_locks(Path(".snakemake"), PLAN["study"])
         if alone:  # else a dry run would take from a run what its jobs need
             forget_lost(results, PLAN)
-            dry = workflow.output_settings.dryrun or runs_nothing(sys.argv)
             forget_outdated(results, PLAN, Path(".snakemake"), dry)
         cores = (
             workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
