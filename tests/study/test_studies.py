@@ -83,8 +83,9 @@ def test_the_paper_holds_its_own_sizes(paper):
         assert {(model["budget"], model["hidden_channels"]) for model in models} == sizes
 
 
-def test_every_ablation_of_the_paper_says_what_the_paper_claims():
-    for name, ablation in load_study(STUDIES / "paper.yaml").ablations.items():
+@pytest.mark.parametrize("path", ["studies/paper.yaml", "config.yaml"])
+def test_every_ablation_says_what_the_paper_claims(path):
+    for name, ablation in load_study(ROOT / path).ablations.items():
         assert ablation.claim and len(ablation.claim) > 20, name
 
 
