@@ -113,6 +113,25 @@ def test_the_study_for_two_cores_fits_into_an_hour_and_says_what_it_is(tmp_path)
     assert set(plan["ablations"]) == ARMS.keys() - same
 
 
+def test_the_fair_study_has_the_papers_benchmark_with_all_arms_treated_alike(paper):
+    plan = plan_of("fair")
+    for name, ablation in plan["ablations"].items():
+        cells, papers = (
+            {(cell["dataset"], cell["layer"], cell["point"]["aggregator"]) for cell in item["cells"]}
+            for item in (ablation, paper["ablations"][name])
+        )
+        assert cells == papers and len(cells) == ARMS[name]
+    assert plan["ablations"].keys() == {"benchmark", "benchmark_pna"}
+    treated = {(arm["trials"], arm["selection"], arm["sampler"], arm["prune"], arm["repeats"]) for arm in plan["arms"]}
+    assert treated == {(20, "per_split", "random", False, 5)}
+    assert all(arm["tune_splits"] == arm["splits"] for arm in plan["arms"])
+    shared = {"training.lr", "training.weight_decay", "model.dropout"}
+    own = {"ssma.kappa", "ssma.compression", "ssma.selection"}
+    assert all(set(arm["space"]) == shared | (own if arm["aggregator"] == "ssma" else set()) for arm in plan["arms"])
+    assert all(arm["settings"]["model"].get("self_loops", True) for arm in plan["arms"])
+    assert {data["splits"]["scheme"] for data in plan["datasets"].values()} == {"stratified", "official"}
+
+
 def test_every_layer_meets_every_data_set_once():
     plan = plan_of("every_layer")
     assert {(arm["layer"], arm["dataset"]) for arm in plan["arms"]} == set(product(LAYERS, plan["datasets"]))
