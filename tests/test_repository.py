@@ -29,10 +29,19 @@ def test_conda_environment_and_constraints_pin_the_same_versions():
 
 def test_profiles_agree_on_what_happens_after_a_failure():
     profiles = [yaml.safe_load(path.read_text()) for path in sorted((ROOT / "profiles").glob("*/config.yaml"))]
-    assert len(profiles) == 2
+    assert len(profiles) == 3
     for profile in profiles:
         assert profile["keep-going"] is True
         assert profile["rerun-incomplete"] is True
+
+
+def test_the_slurm_profile_submits_jobs_whose_arms_ask_for_a_gpu():
+    profile = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text())
+    assert profile["executor"] == "slurm" and profile["jobs"] > 1
+    resources = dict(entry.split("=") for entry in profile["default-resources"])
+    assert {name: int(value) > 0 for name, value in resources.items()} == {"runtime": True, "mem_mb": True}
+    for rule in (ROOT / "workflow/rules/arms.smk").read_text().split("\n\n\n"):
+        assert "gpu=GPUS" in rule  # which the executor hands to Slurm as --gpus
 
 
 def test_captions_hold_where_a_study_chooses_by_the_test_metric():

@@ -1,6 +1,7 @@
 """The table of a numeric axis: which way the metric goes along it, and the smallest setting that is good enough."""
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import WORST, Aligned, align, report_options
@@ -8,7 +9,7 @@ from ssma.report.checks import chosen_by_test
 from ssma.report.encoding import is_numeric, is_wide
 from ssma.report.labels import Metric, metrics_of, p_text, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
-from ssma.report.table import Cell, Table
+from ssma.report.table import Cell, Table, table_id
 from ssma.statistics.axis import Slope, Smallest, Trend, slope, smallest_as_good, trend
 from ssma.statistics.describe import rounded
 from ssma.statistics.outcome import Interval, NotTestable
@@ -67,7 +68,9 @@ def axis_table(
                 aligned = align(frame, [arm for arm in arms if arm], missing)
                 ratio = ratios.get(dataset) if aligned.by_split else 0.0
                 head = [Cell(dataset), Cell(layer), *([Cell(point_text(other))] if other else [])]
-                rows.append(head + _cells(values, aligned, metrics[dataset], ratio))
+                cells = _cells(values, arms, aligned, metrics[dataset], ratio)
+                linked = (replace(cell, link=table_id(ablation)) if cell.numbers else cell for cell in cells)
+                rows.append([*head, *linked])
     if not rows:
         return None
     columns = ["data set", "layer", *(["with"] if len(axes) > 1 else []), *COLUMNS]
@@ -85,7 +88,9 @@ def _others(layout: Layout, key: str) -> list[Point]:
     return list({canonical_json(point): point for point in points}.values())
 
 
-def _cells(values: list[float], aligned: Aligned, metric: Metric, ratio: float | None) -> list[Cell]:
+def _cells(
+    values: list[float], arms: list[str | None], aligned: Aligned, metric: Metric, ratio: float | None
+) -> list[Cell]:
     scores = aligned.values
     if aligned.reason:
         return [Cell(str(len(scores))), Cell(str(NotTestable(aligned.reason))), *[Cell("–")] * (len(COLUMNS) - 2)]
@@ -99,7 +104,7 @@ def _cells(values: list[float], aligned: Aligned, metric: Metric, ratio: float |
         Cell(_interval(line, length, metric)),
         Cell(_steps(scores.mean(axis=0))),
         Cell(_trend(trend(scores))),
-        *_rule(rule, values, metric),
+        *_rule(rule, values, arms, metric),
     ]
 
 
@@ -124,10 +129,10 @@ def _trend(found: Trend | NotTestable) -> str:
     return f"rho {found.rho:+.2f}, unadjusted p {p_text(found.p)}".replace("-", "−")
 
 
-def _rule(rule: Smallest | NotTestable, values: list[float], metric: Metric) -> list[Cell]:
+def _rule(rule: Smallest | NotTestable, values: list[float], arms: list[str | None], metric: Metric) -> list[Cell]:
     if isinstance(rule, NotTestable):
         return [Cell(str(rule)), Cell("–"), Cell("–")]
-    cells = [Cell(value_text(values[rule.best])), Cell(value_text(values[rule.smallest]))]
+    cells = [Cell(value_text(values[place]), arm=arms[place]) for place in (rule.best, rule.smallest)]
     if rule.best == rule.smallest:
         return [*cells, Cell("–")]
     loss = metric.text(rule.difference, signed=True)

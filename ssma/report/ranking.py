@@ -9,7 +9,7 @@ from ssma.report.encoding import encode
 from ssma.report.figures import INK, OF_STUDIES, set_theme
 from ssma.report.labels import acting, listing, metrics_of, p_text, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
-from ssma.report.table import Cell, Table
+from ssma.report.table import Cell, Table, table_id
 from ssma.statistics.outcome import NotTestable
 from ssma.statistics.ranks import RankComparison, compare_ranks
 from ssma.study.cost import counted
@@ -97,7 +97,8 @@ def ranks_table(ablation: str, ranking: Ranking) -> Table:
             p = "–" if number == order[0] else p_text(float(found.nemenyi.p[number, order[0]]))
         acts = acting(points[number])  # kappa means nothing to a sum, as in the comparison
         head = [Cell(value_text(value) if key in acts else "–") for key, value in points[number].items()]
-        rows.append([*head, Cell(f"{found.average[number]:.2f}"), Cell(str(found.places)), Cell(p)])
+        average = Cell(f"{found.average[number]:.2f}", link=table_id(ablation))
+        rows.append([*head, average, Cell(str(found.places)), Cell(p)])
     columns = [*map(setting, points[0]), "average rank (1 is best)", "places", "p against the best (Nemenyi)"]
     return Table(f"{ablation}-ranks", _caption(ranking), columns, rows, _notes(ranking))
 

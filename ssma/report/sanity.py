@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ssma.report.kept import split_sizes
 from ssma.report.labels import Metric, extent, of_all
-from ssma.report.table import Cell, Table
+from ssma.report.table import Cell, Table, table_id
 from ssma.study.cost import counted
 from ssma.study.paths import Results
 from ssma.study.records import read_record
@@ -140,7 +140,7 @@ def _cell(record: dict[str, Any] | None, name: str, splits: set[int]) -> Cell:
 def predictor_cell(
     record: dict[str, Any], name: str, splits: set[int], factor: float, spread: Callable[[float, float], str]
 ) -> Cell:
-    """Returns what a predictor reaches on some splits.
+    """Returns what a predictor reaches on some splits, with a link to the data sets.
 
     Args:
         record: Of the data set, as ``read_sanity`` returns it.
@@ -155,7 +155,7 @@ def predictor_cell(
         return Cell(f"undefined: {rows[0]['reason']}" if rows else "–")
     mean, std = float(values.mean()), float(values.std(ddof=1))
     numbers = (mean * factor, None if pandas.isna(std) else std * factor, len(values))
-    return Cell(f"{spread(mean, std)} ({of_all(len(values), len(rows))})", numbers=numbers)
+    return Cell(f"{spread(mean, std)} ({of_all(len(values), len(rows))})", numbers=numbers, link=table_id("data"))
 
 
 def constants(frame: "pandas.DataFrame") -> dict[str, Constants]:

@@ -159,7 +159,8 @@ difference [95% interval, not adjusted], p adjusted by Holm</summary>
 <dl>{% for title, text in provenance %}<dt>{{ title }}</dt><dd>{{ text }}</dd>{% endfor %}</dl>
 <h3>From a number to its runs</h3>
 <p>A number in a table links to its arm above, and the arm to a page with its settings, splits, seeds, fits, versions
-and the command that trains it again (<code>ssma show</code> prints the same; with a fit's id it has the history). {%
+and the command that trains it again (<code>ssma show</code> prints the same; with a fit's id it has the history). That
+of a predictor without a graph links to the data sets: it is from <code>sanity.json</code> in the folder of its own. {%
 if plan.config.track.enabled %}In
 MLflow an arm's runs are found by the search <code>tags."ssma.arm" = '{{ example }}'</code>. {%
 endif %}In the results folder the

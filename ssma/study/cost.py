@@ -26,6 +26,11 @@ TYPICAL_KAPPA = 4
 # aggregators were not measured in these layers.
 LAYER_FACTOR = {"gine": 1.4, "gat": 1.2, "gatv2": 1.2, "resgated": 1.0, "pna": 6.7, "gps": 1.3}
 TYPICAL_WIDTH = 64
+# Seconds of a layer in a step on an NVIDIA H200 with a job to itself, where up to 10,000 nodes a step waits for its
+# launches, whatever its size: those of 27 settings in reports/bench/h200/fit.csv are 0.6 to 1.8 times these. Measured
+# there were gcn, gin, gat and pna; gps counts as two layers, the others as gcn.
+GPU_SECONDS = {"sum": 2.7e-3, "ssma": 1.2e-2}
+GPU_FACTOR = {"gat": 1.3, "gatv2": 1.3, "pna": 1.3, "gps": 2.0}
 JOB_SECONDS = 3.5  # start-up of a job: Python, torch, PyG, MLflow; an arm has one, and one more to search its space
 OFFICIAL_SHARE = 0.8  # of the graphs that train where there is an official split: 0.70 to 0.83
 SAMPLE = 200  # records that are read for an estimate, so that a dry run stays quick
@@ -57,6 +62,8 @@ class Cost:
     """Theory experiments whose seconds come from their own record."""
     longest: float
     """Seconds of the longest arm or experiment: the jobs of one follow each other, on however many cores."""
+    on_gpu: float | None = None
+    """Seconds of all arms, one job at a time, on a GPU, by reference steps; None where the study wants none."""
 
 
 def usable_cores() -> int:
@@ -72,7 +79,7 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
     """
     known = _seconds_of_fits(results)
     trials = fits = measured = 0
-    longest, seconds, unknown = 0.0, 0.0, set()
+    longest, seconds, on_gpu, unknown = 0.0, 0.0, 0.0, set()
     for arm in plan["arms"]:
         dataset = plan["datasets"][arm["dataset"]]
         count = arm["trials"] * len(arm["tune_splits"]) + len(arm["splits"]) * arm["repeats"]
@@ -82,18 +89,22 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
         measured += bool(past)
         if each is None:
             unknown.add(arm["dataset"])
-        own = JOB_SECONDS * (2 if arm["space"] else 1) + count * (each or 0.0)
+        start = JOB_SECONDS * (2 if arm["space"] else 1)
+        own = start + count * (each or 0.0)
         longest, seconds = max(longest, own), seconds + own
+        on_gpu += start + count * (_reference(arm, dataset, results, gpu=True) or 0.0)
     theory = {name: theory_seconds(experiment, results) for name, experiment in plan["theory"].items()}
     alone = {name: each for name, (each, _) in theory.items()}
     seconds += sum(alone.values())
     recorded = sum(own for _, own in theory.values())
     longest = max([longest, *alone.values()])
-    return Cost(len(plan["arms"]), trials, fits, seconds, measured, tuple(sorted(unknown)), alone, recorded, longest)
+    counts, names = (len(plan["arms"]), trials, fits), tuple(sorted(unknown))
+    shown = None if plan["config"]["device"] == "cpu" else on_gpu
+    return Cost(*counts, seconds, measured, names, alone, recorded, longest, shown)
 
 
 def describe(cost: Cost, cores: int) -> str:
-    """Returns the cost in two lines, and one more where there are theory experiments.
+    """Returns the cost in two lines, one more where there are theory experiments, and one for a GPU.
 
     Args:
         cores: How many there are. A job takes one, so that cores beyond the number of jobs make nothing faster.
@@ -104,13 +115,14 @@ def describe(cost: Cost, cores: int) -> str:
     basis = _basis(cost.measured, cost.arms, by_fits, by_steps)
     counts = ", ".join(counted(*pair) for pair in ((cost.arms, "arm"), (cost.trials, "trial"), (cost.fits, "fit")))
     everything = max(cost.seconds / cores, cost.longest)
-    text = f"{counts}\nabout {duration(everything)} in all on {counted(cores, 'core')}{left_out} ({basis})"
-    if not cost.theory:
-        return text
-    number = len(cost.theory)
-    alone = duration(max(sum(cost.theory.values()) / min(cores, number), *cost.theory.values()))
-    told = _basis(cost.theory_measured, number, "by their own records", "by reference steps")
-    return f"{text}\nof it about {alone} for {counted(number, 'theory experiment')} ({told})"
+    lines = [counts, f"about {duration(everything)} in all on {counted(cores, 'core')}{left_out} ({basis})"]
+    if number := len(cost.theory):
+        alone = duration(max(sum(cost.theory.values()) / min(cores, number), *cost.theory.values()))
+        told = _basis(cost.theory_measured, number, "by their own records", "by reference steps")
+        lines.append(f"of it about {alone} for {counted(number, 'theory experiment')} ({told})")
+    if cost.on_gpu is not None:
+        lines.append(f"the arms on one GPU instead: about {duration(cost.on_gpu)} (by steps of an NVIDIA H200)")
+    return "\n".join(lines)
 
 
 def _basis(measured: int, number: int, records: str, otherwise: str) -> str:
@@ -147,7 +159,7 @@ def _seconds_of_fits(results: Results) -> dict[tuple[str, str, str], list[float]
     return known
 
 
-def _reference(arm: dict[str, Any], dataset: dict[str, Any], results: Results) -> float | None:
+def _reference(arm: dict[str, Any], dataset: dict[str, Any], results: Results, gpu: bool = False) -> float | None:
     """Returns the seconds of one fit up to its epoch cap, or None where the data set's size is unknown."""
     size = _size(dataset, results)
     if size is None:
@@ -155,17 +167,20 @@ def _reference(arm: dict[str, Any], dataset: dict[str, Any], results: Results) -
     graphs, nodes = size
     training, model = arm["settings"]["training"], arm["settings"]["model"]
     batch = min(training["batch_size"], graphs)
-    constant, rate = STEP_SECONDS["ssma" if arm["aggregator"] in AS_SLOW_AS_SSMA else "sum"]
+    like, layer = "ssma" if arm["aggregator"] in AS_SLOW_AS_SSMA else "sum", arm["layer"]
+    constant, rate = STEP_SECONDS[like]
     width = model["hidden_channels"] or TYPICAL_WIDTH
     kappa = arm["settings"]["aggregator"].get("kappa", TYPICAL_KAPPA)
     rate *= kappa * (kappa + 1) / (TYPICAL_KAPPA * (TYPICAL_KAPPA + 1))
-    step = model["num_layers"] * LAYER_FACTOR.get(arm["layer"], 1.0) * (constant + rate * batch * nodes * width)
+    each = LAYER_FACTOR.get(layer, 1.0) * (constant + rate * batch * nodes * width)
+    if gpu:
+        each = GPU_FACTOR.get(layer, 1.0) * GPU_SECONDS[like]
     if "parts" in dataset["spec"]:
         share = 1  # every part has nodes to train on, or nearly
     else:
         share = 1 - 2 / dataset["splits"]["folds"] if "folds" in dataset["splits"] else OFFICIAL_SHARE
     steps = max(1, round(graphs * share / batch))
-    return training["max_epochs"] * steps * step
+    return training["max_epochs"] * steps * model["num_layers"] * each
 
 
 def _size(dataset: dict[str, Any], results: Results) -> tuple[int, float] | None:

@@ -2,8 +2,10 @@ import math
 from collections import Counter
 
 import pytest
+import torch
 
 from ssma import paper
+from ssma.aggr import make_aggregation
 from ssma.report.claim_checks import CHECKS
 from ssma.report.paper_tables import improvement_terms
 from ssma.study.theory import Theory
@@ -133,3 +135,54 @@ def test_reasons_name_theory_experiments_that_there_are():
              if "theory experiment " in claim.reason}  # fmt: skip
     assert set(named.values()) == set(Theory.model_fields)
     assert (named["S3"], named["T2"], named["T16"]) == ("sum_of_gram", "mixing", "separation")
+
+
+ONE_CLASS = "that gives one class to all graphs of a fold"
+
+
+def entries(note):
+    for table in note.tables.split():
+        for entry in paper.results(table):
+            of = (entry.dataset, entry.aggregator) == (note.dataset, note.aggregator)
+            if of and note.layer in ("", entry.layer):
+                yield entry
+
+
+def test_entries_of_one_class_in_each_fold_are_those_whose_mean_forces_their_deviation():
+    """The larger class has 50 + c of the 100 graphs of a fold, where these c have the sum of squares 252."""
+    forced = {
+        entry
+        for table in paper.tables()
+        for entry in paper.results(table.name)
+        if (entry.dataset, entry.metric) == ("IMDB-BINARY", "accuracy") and table.name != "results_vap"
+        if (spread := 252 - 10 * (float(entry.mean) - 50) ** 2) >= 0 and f"{math.sqrt(spread / 9):.2f}" == entry.std
+    }
+    told = [(note, entry) for note in paper.footnotes() if ONE_CLASS in note.text for entry in entries(note)]
+    assert {entry for _, entry in told} == forced and len(told) == len(forced) == 7
+
+
+def test_equal_features_stay_equal_under_the_aggregations_of_which_a_footnote_says_so():
+    told = {note.aggregator for note in paper.footnotes() if "stay equal under this aggregation" in note.text}
+    message, index = torch.tensor([[0.5, -2.0]]), torch.tensor([0, 1, 1, 2, 2, 2])
+    found = {name: make_aggregation(name, 2)(message.expand(6, 2), index) for name in ("mean", "min", "max", "mul")}
+    assert told == {name for name, values in found.items() if values.unique(dim=0).size(0) == 1}
+
+
+def test_footnotes_compare_a_deviation_with_the_gain_as_the_entries_do():
+    told = {}
+    for note in paper.footnotes():
+        if note.text.startswith("The deviation is") and "gain" in note.text:
+            (entry,) = entries(note)
+            (other,) = (
+                base
+                for base in paper.results(entry.table)
+                if (base.dataset, base.layer) == (entry.dataset, entry.layer) and base.aggregator != "ssma"
+            )
+            gain = round(float(other.mean) - float(entry.mean), 3)
+            told[entry.layer] = note.text.split(" the gain")[0], float(entry.std) - gain
+    assert {layer: (text, excess > 0) for layer, (text, excess) in told.items()} == {
+        "gcn": ("The deviation is as large as", False),
+        "gin": ("The deviation is larger than", True),
+        "pna": ("The deviation is larger than", True),
+    }
+    assert told["gcn"][1] == 0

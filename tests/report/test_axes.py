@@ -53,6 +53,15 @@ def test_what_the_smaller_setting_loses(fabric):
     assert row["trend"] == "not testable: 2 of the 3 settings that a trend needs"
 
 
+def test_its_numbers_lead_to_the_arms_behind_them(fabric):
+    tests = [[0.50, 0.60, 0.70, 0.80], [0.51, 0.61, 0.73, 0.83]]
+    plan, frame = along(fabric, "MUTAG", tests, "model.hidden_channels", [8, 16])
+    table = axis_table(plan, "along", frame, {"MUTAG": 0.0})
+    cells = dict(zip(table.columns, table.rows[0], strict=True))
+    assert [cells[name].arm for name in ("best", "smallest within 1 SE")] == ["MUTAG-gcn-ssma-16", "MUTAG-gcn-ssma-8"]
+    assert {name: cell.link for name, cell in cells.items() if cell.link} == {"change over the axis": "along:table"}
+
+
 def test_gaps_and_categorical_axes(study):
     plan, frame = read_plan(study.plan), collect(study)
     assert axis_table(plan, "main", frame, {}) is None

@@ -36,6 +36,7 @@ def test_places_are_data_sets_and_layers(three):
     assert [[cell.text for cell in row][:3] for row in table.rows] == [
         ["ssma", "1.00", "3"], ["mean", "2.00", "3"], ["sum", "3.00", "3"],
     ]  # fmt: skip
+    assert {row[1].link for row in table.rows} == {"main:table"}  # the comparison has their means and arms
     p = [row[3].text for row in table.rows]
     assert p[0] == "–" and float(p[1]) > 0.05 > float(p[2])
     # chi squared 6 with 2 degrees of freedom has p = exp(-3); q(0.05, 3) = 2.343

@@ -43,6 +43,7 @@ def test_the_majority_class_stands_below_the_arms(study):
     assert [cell.text for cell in last] == ["majority class", "–", "70.0 ± 10.0 (3)", "–"]
     assert last[2].numbers == (pytest.approx(70), pytest.approx(10), 3)
     assert not any(cell.bold for cell in last)
+    assert [cell.link for cell in last] == [None, None, "data:table", None]  # it is no arm's
     write_sanity(study, [0.6, None, 0.8])
     assert comparison(plan, "main", collect(study), read_sanity(study, plan)).rows[-1][2].text == "70.0 ± 14.1 (2/3)"
 

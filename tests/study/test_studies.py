@@ -83,8 +83,9 @@ def test_the_paper_holds_its_own_sizes(paper):
         assert {(model["budget"], model["hidden_channels"]) for model in models} == sizes
 
 
-def test_every_ablation_of_the_paper_says_what_the_paper_claims():
-    for name, ablation in load_study(STUDIES / "paper.yaml").ablations.items():
+@pytest.mark.parametrize("path", ["studies/paper.yaml", "config.yaml"])
+def test_every_ablation_says_what_the_paper_claims(path):
+    for name, ablation in load_study(ROOT / path).ablations.items():
         assert ablation.claim and len(ablation.claim) > 20, name
 
 
@@ -110,6 +111,25 @@ def test_the_study_for_two_cores_fits_into_an_hour_and_says_what_it_is(tmp_path)
     assert "3 folds and a few epochs" in plan["title"]
     same = {"compression_gat", "affine_pna", "benchmark", "benchmark_pna"}  # covered by another one at this size
     assert set(plan["ablations"]) == ARMS.keys() - same
+
+
+def test_the_fair_study_has_the_papers_benchmark_with_all_arms_treated_alike(paper):
+    plan = plan_of("fair")
+    for name, ablation in plan["ablations"].items():
+        cells, papers = (
+            {(cell["dataset"], cell["layer"], cell["point"]["aggregator"]) for cell in item["cells"]}
+            for item in (ablation, paper["ablations"][name])
+        )
+        assert cells == papers and len(cells) == ARMS[name]
+    assert plan["ablations"].keys() == {"benchmark", "benchmark_pna"}
+    treated = {(arm["trials"], arm["selection"], arm["sampler"], arm["prune"], arm["repeats"]) for arm in plan["arms"]}
+    assert treated == {(20, "per_split", "random", False, 5)}
+    assert all(arm["tune_splits"] == arm["splits"] for arm in plan["arms"])
+    shared = {"training.lr", "training.weight_decay", "model.dropout"}
+    own = {"ssma.kappa", "ssma.compression", "ssma.selection"}
+    assert all(set(arm["space"]) == shared | (own if arm["aggregator"] == "ssma" else set()) for arm in plan["arms"])
+    assert all(arm["settings"]["model"].get("self_loops", True) for arm in plan["arms"])
+    assert {data["splits"]["scheme"] for data in plan["datasets"].values()} == {"stratified", "official"}
 
 
 def test_every_layer_meets_every_data_set_once():

@@ -697,6 +697,18 @@ def test_an_estimate_says_what_it_rests_on():
         assert describe(cost, 2) == f"3 arms, 4 trials, 12 fits\nabout 10,000 h in all on 2 cores ({told})"
 
 
+def test_an_estimate_for_a_gpu_stands_beside_that_for_cores(tmp_path):
+    """A layer of a step takes as long whatever the batch; each fit has 10 epochs of five steps through three layers."""
+    study = {"training": {"max_epochs": 10, "batch_size": 32}, "model": {"num_layers": 3}, "tune": {}}
+    study |= {"layers": ["gcn", "gat"], "ablations": {"a": {"axes": {"aggregator": ["sum", "ssma"]}}}}
+    cost = plan_cost(plan_of(datasets={"MUTAG": {"source": "tu"}}, **study), Results(tmp_path))
+    fits = 10 * 10 * 5 * 3 * (2.7e-3 + 1.2e-2) * (1 + 1.3)
+    assert (cost.arms, cost.on_gpu) == (4, pytest.approx(fits + 4 * 3.5))
+    told = f"the arms on one GPU instead: about {cost.on_gpu:.0f} s (by steps of an NVIDIA H200)"
+    assert describe(cost, 2).splitlines()[2:] == [told]
+    assert plan_cost(plan_of(device="cpu"), Results(tmp_path)).on_gpu is None
+
+
 @pytest.mark.parametrize(
     ("label", "layer_seconds"),  # of a batch of 32 graphs with 17.9 nodes of width 64, times the factor of the layer
     [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -434,3 +435,7 @@ def test_snakemakes_own_report(finished):
     status, output = snakemake(finished, "--report", "report.html")
     assert status == 0, output
     assert (finished / "report.html").stat().st_size > 10_000
+    shown = re.findall(r'"filename": "([^"]+)", "labels": (null|\{[^}]*\})', (finished / "report.html").read_text())
+    labels = {name: json.loads(text) for name, text in shown}
+    assert labels["aggregator.csv"] == labels["aggregator.png"] == {"ablation": "aggregator"}
+    assert labels["index.html"] == {"what": "the whole report"} and None not in labels.values()

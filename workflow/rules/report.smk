@@ -44,21 +44,33 @@ rule report:
             category="Selection bias",
             labels={"what": "every arm under three selection rules"},
         ),
-        tables=report(
-            expand(f"{REPORT}/tables/{{ablation}}.csv", ablation=PLAN["ablations"]),
-            caption="../report/table.rst",
-            category="Tables",
-        ),
-        figures=report(
-            expand(f"{REPORT}/figures/{{ablation}}.png", ablation=DRAWN),
-            caption="../report/figure.rst",
-            category="Figures",
-        ),
-        theory=report(
-            expand(f"{REPORT}/figures/theory-{{name}}.png", name=PLAN["theory"]),
-            caption="../report/theory.rst",
-            category="Theory",
-        ),
+        tables=[
+            report(
+                f"{REPORT}/tables/{name}.csv",
+                caption="../report/table.rst",
+                category="Tables",
+                labels={"ablation": name},
+            )
+            for name in PLAN["ablations"]
+        ],
+        figures=[
+            report(
+                f"{REPORT}/figures/{name}.png",
+                caption="../report/figure.rst",
+                category="Figures",
+                labels={"ablation": name},
+            )
+            for name in DRAWN
+        ],
+        theory=[
+            report(
+                f"{REPORT}/figures/theory-{name}.png",
+                caption="../report/theory.rst",
+                category="Theory",
+                labels={"experiment": name},
+            )
+            for name in PLAN["theory"]
+        ],
     log:
         f"{RESULTS}/logs/report.log",
     conda:
