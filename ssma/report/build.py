@@ -28,7 +28,6 @@ from ssma.report.svg import inline_svg
 from ssma.report.table import Table
 from ssma.report.tables import comparison
 from ssma.report.theory import theory
-from ssma.report.units import units_of
 from ssma.report.words import words
 from ssma.study.ids import code_fingerprint
 from ssma.study.jobs import older_than_records
@@ -154,14 +153,13 @@ def _beside_paper(
     copies: dict[str, Repeated],
     out: Path,
 ) -> BesidePaper:
-    units = units_of(frame)
-    found = beside(plan, units, ratios)
+    found = beside(plan, frame, ratios)
     in_the_paper = {paper_dataset(plan["datasets"][label]["spec"]) or label: one for label, one in copies.items()}
     run = [table for table in found.values() if table.run]
     made = [each for table in run for each in (results_table(table, sanity), improvement_table(table))]
     tables = [_written(table, in_the_paper, out) for table in made if table]
     not_run = [f"{table.source.number} ({table.source.name})" for table in found.values() if not table.run]
-    claims = [_written(table, {}, out) for table in claim_tables(Records(plan, frame, ratios, units, found))]
+    claims = [_written(table, {}, out) for table in claim_tables(Records(plan, frame, ratios, found))]
     return BesidePaper(tables, not_run, *claims)
 
 
