@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssma.errors import StudyError
-from ssma.report.labels import Metric
 from ssma.study.ids import canonical_json
 
 Point = dict[str, Any]
@@ -50,8 +49,3 @@ def lay_out(plan: dict[str, Any], ablation: str) -> Layout:
         datasets=[label for label in plan["datasets"] if label in used],
         places={(cell["dataset"], cell["layer"], canonical_json(cell["point"])): cell["arm"] for cell in cells},
     )
-
-
-def headings(datasets: list[str], metrics: dict[str, Metric]) -> list[str]:
-    """Returns the column heading of each data set, with its metric if that is known."""
-    return [f"{name} ({metrics[name].title} {metrics[name].arrow})" if name in metrics else name for name in datasets]
