@@ -82,9 +82,10 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
         section.tables[:] = [_written(table, copies, out) for table in section.tables]
     all_arms = _written(arms(plan, frame, bias), copies, out)
     papers = _beside_paper(plan, frame, ratios, sanity, copies, out)
-    write_frame(frame, out / "records.parquet")
+    if not (in_place and ablation):  # which the results have of all arms
+        write_frame(frame, out / "records.parquet")
     warnings = _warnings(results, plan, frame, sanity, sections) + copy_notes(copies)
-    with_arms = not in_place or (out / "arms").is_dir()
+    with_arms = not in_place or any(out.glob("arms/*.html"))
     shown = theory(results, plan, out / "figures")
     html = page(results, plan, frame, sections, all_arms, papers, warnings, shown, with_arms)
     write_atomic(out / "index.html", html.encode())

@@ -165,6 +165,16 @@ def test_a_record_that_was_deleted_is_missing_in_a_report_that_is_made_by_hand(s
     assert set(frame.query("fit == @deleted")["status"]) == {"ok"}
 
 
+@pytest.mark.usefixtures("no_images")
+def test_a_page_among_the_results_links_to_what_is_there_and_keeps_their_table_of_all_records(study, tmp_path):
+    build(study, study.root)
+    links = set(re.findall(r'href="([^#"]+)"', (study.root / "index.html").read_text()))
+    gone = {link for link in links if not (study.root / link).is_file()}
+    assert "records.parquet" in links and all(link.endswith((".png", ".pdf")) for link in gone)
+    build(study, study.root, "kappa_slots")
+    assert len(read_frame(study.frame)) == len(collect(study))
+
+
 def test_what_is_chosen_by_the_test_metric_is_marked_wherever_it_appears(fabric, tmp_path):
     tests = {"sum": (0.5, 0.6, 0.52), "max": (0.4, 0.42, 0.5), "ssma-2": (0.6, 0.67, 0.74), "ssma-3": (0.4, 0.6, 0.8)}
     places = ("MUTAG-gcn", "MUTAG-gin")
