@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
 from ssma.report import checks, drawn, figures, selection_figure, selection_table
-from ssma.report.affine import affine_caption, affine_data, affine_figure, affine_table
+from ssma.report.affine import FIGURE_CAPTION, affine_data, affine_figure, affine_table
 from ssma.report.arms import arms
 from ssma.report.axes import axis_table
 from ssma.report.claims import claim_tables
@@ -130,7 +130,7 @@ def _section(
         found = replace(found, overall=[*found.overall, ONE_MARK, *([f"The paper: {claim}"] if claim else [])])
     if maps := affine_figure(plan, name, frame):
         numbers = affine_data(plan, name, frame).to_csv(index=False)
-        pictures.append(_picture(maps, out, f"{name}-map", affine_caption(), numbers))
+        pictures.append(_picture(maps, out, f"{name}-map", FIGURE_CAPTION, numbers))
     if ranking:
         tables.append(ranks_table(name, ranking))
         if figure := diagram(plan, name, ranking):

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.align import report_options
 from ssma.report.labels import Metric, metrics_of
 from ssma.report.paired import rope_of
-from ssma.report.paper_cells import (
-    OPERATOR,
-    PAPERS_SSMA,
-    alike,
-    paper_dataset,
-    paper_layer,
-    ssma_options,
-    treatment,
-)
+from ssma.report.paper_cells import OPERATOR, PAPERS_SSMA, alike, paper_dataset, paper_layer, ssma_options, treatment
 from ssma.report.paper_tables import Beside
 from ssma.report.statistics import units_of
 from ssma.statistics.outcome import ALPHA, NotTestable

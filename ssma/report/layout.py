@@ -7,6 +7,8 @@ from ssma.errors import StudyError
 from ssma.study.ids import canonical_json
 
 Point = dict[str, Any]
+Place = tuple[str, str]
+"""A data set and a layer; an ablation has its arms beside each other there."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,14 @@ class Layout:
     def arm(self, dataset: str, layer: str, point: Point) -> str | None:
         """Returns the arm at a place; None if the ablation has none there."""
         return self.places.get((dataset, layer, canonical_json(point)))
+
+
+def by_place(cells: list[dict[str, Any]]) -> dict[Place, list[dict[str, Any]]]:
+    """Returns the cells of an ablation at each place."""
+    places: dict[Place, list[dict[str, Any]]] = {}
+    for cell in cells:
+        places.setdefault((cell["dataset"], cell["layer"]), []).append(cell)
+    return places
 
 
 def lay_out(plan: dict[str, Any], ablation: str) -> Layout:

@@ -252,20 +252,18 @@ def _sides(found: list[Difference], noun: str = "place") -> str:
 def _tests(reader: _Reader) -> list[str]:
     """Says how differences were tested, and how large an observed one has to be, per metric."""
     found, _ = reader.compared
-    groups: dict[str, list[Difference]] = {}
-    for one in found.values():
-        if one.p is not None:
-            groups.setdefault(one.metric.title, []).append(one)
-    if not groups:
+    tested = {arm: one for arm, one in found.items() if one.p is not None}
+    if not tested:
         return []
-    family = sum(map(len, groups.values()))
-    sentences = [TESTED]
+    groups: dict[str, list[Difference]] = {}
+    for one in tested.values():
+        groups.setdefault(one.metric.title, []).append(one)
+    family, sentences = len(tested), [TESTED]
     for title, ones in groups.items():
         text = f"An observed mean difference ({title}, by place) needs to exceed {_span(ones, 1)} to reach "
         text += f"p < {ALPHA} alone"
         text += f", and {_span(ones, family)} to be the first to hold after Holm over {family}" if family > 1 else ""
         sentences.append(f"{text}.")
-    tested = {arm for arm, one in found.items() if one.p is not None}
     alone = [arm["dataset"] for arm in reader.plan["arms"] if arm["id"] in tested and len(arm["splits"]) == 1]
     if alone:
         told = "the pairs are seeds of one split: a result holds for other seeds, not for other data."

@@ -166,7 +166,7 @@ def test_a_record_that_was_deleted_is_missing_in_a_report_that_is_made_by_hand(s
 
 
 @pytest.mark.usefixtures("no_images")
-def test_a_page_among_the_results_links_to_what_is_there_and_keeps_their_table_of_all_records(study, tmp_path):
+def test_a_page_among_the_results_links_to_what_is_there_and_keeps_their_table_of_all_records(study):
     build(study, study.root)
     links = set(re.findall(r'href="([^#"]+)"', (study.root / "index.html").read_text()))
     gone = {link for link in links if not (study.root / link).is_file()}
