@@ -13,7 +13,7 @@ from ssma.report.frame import collect, read_frame, write_frame
 from ssma.report.kept import SIZES, forget
 from ssma.report.kept import test_train_ratio as ratio_of
 from ssma.study.ids import slug
-from ssma.study.lookup import read_plan
+from ssma.study.lookup import open_results, read_plan
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
 
@@ -173,6 +173,15 @@ def test_a_page_among_the_results_links_to_what_is_there_and_keeps_their_table_o
     assert "records.parquet" in links and all(link.endswith((".png", ".pdf")) for link in gone)
     build(study, study.root, "kappa_slots")
     assert len(read_frame(study.frame)) == len(collect(study))
+
+
+def test_a_study_of_which_no_fit_ran_gets_no_report_among_its_results(study, tmp_path):
+    """With a page and a table of all records in it the folder would be a report, in which no job runs."""
+    bare = Results(tmp_path / "bare")
+    write_record(bare.plan, read_plan(study.plan))
+    with pytest.raises(StudyError, match=r"bare: holds no records of fits, .* give another folder to --out"):
+        build(bare, bare.root)
+    assert files_of(bare.root) == {"plan.json"} and open_results(bare.plan)[1] == bare
 
 
 def test_what_is_chosen_by_the_test_metric_is_marked_wherever_it_appears(fabric, tmp_path):
