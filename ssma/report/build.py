@@ -57,7 +57,7 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     Raises:
         StudyError: If there is no plan or no such ablation, a record is broken, or the frame does not know an arm of
             the plan; if the results are a report and ``out`` is another folder or one ablation is asked for; if ``out``
-            are results without fits.
+            are results without fits, or other ones.
     """
     plan, in_place = read_plan(results.plan), results.root.resolve() == out.resolve()
     if results.is_report and (ablation or not in_place):
@@ -66,6 +66,9 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     if in_place and not (results.frame.exists() or results.fits.exists()):
         told = "holds no records of fits, and would be a report with one in it, in which no job runs"
         raise StudyError(f"{results.root}: {told}; give another folder to --out")
+    if Results(out).fits.exists() and not in_place:
+        told = "is another results folder, whose plan and table of all records those of the report would replace"
+        raise StudyError(f"{out}: {told}; give another folder to --out")
     if ablation:
         named(plan["ablations"], ablation, "ablation")
         plan = part(plan, ablation)

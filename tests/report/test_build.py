@@ -184,6 +184,15 @@ def test_a_study_of_which_no_fit_ran_gets_no_report_among_its_results(study, tmp
     assert files_of(bare.root) == {"plan.json"} and open_results(bare.plan)[1] == bare
 
 
+def test_the_results_of_another_study_keep_their_plan(study, tmp_path):
+    other = Results(tmp_path / "other")
+    write_record(other.plan, read_plan(study.plan) | {"study": "other"})
+    write_record(other.fit("0a"), {"kind": "fit", "id": "0a"})
+    with pytest.raises(StudyError, match=r"other: is another results folder, .* give another folder to --out"):
+        build(study, other.root)
+    assert read_plan(other.plan)["study"] == "other" and len(files_of(other.root)) == 2
+
+
 def test_what_is_chosen_by_the_test_metric_is_marked_wherever_it_appears(fabric, tmp_path):
     tests = {"sum": (0.5, 0.6, 0.52), "max": (0.4, 0.42, 0.5), "ssma-2": (0.6, 0.67, 0.74), "ssma-3": (0.4, 0.6, 0.8)}
     places = ("MUTAG-gcn", "MUTAG-gin")
