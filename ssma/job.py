@@ -42,24 +42,14 @@ class Watcher:
         self.done += 1
         self.spent += record["seconds"] or 0.0  # of the fit itself: it may have been trained before this job
         left = self.spent / self.done * max(self.fits - self.done, 0)
-        part = record["validation"]
-        score = str(record["reason"])
+        told, part, metric = record["reason"], record["validation"], record["metric"]
         if part:
-            score = f"validation {record['metric']} {part[record['metric']]:.4f}, {record['epochs']} epochs"
-        shown = " ".join(
-            f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value}"
-            for key, value in hyperparameters.items()
-        )
-        shown = f" [{shown}]" if shown else ""
-        log.info(
-            "fit %d of at most %d, split %d: %s%s, about %s left",
-            self.done,
-            self.fits,
-            split,
-            score,
-            shown,
-            duration(left),
-        )
+            told = f"validation {metric} {part[metric]:.4f}, {record['epochs']} epochs"
+        if hyperparameters:
+            texts = (f"{key}={f'{v:.4g}' if isinstance(v, float) else v}" for key, v in hyperparameters.items())
+            told = f"{told} [{' '.join(texts)}]"
+        place = (self.done, self.fits, split)
+        log.info("fit %d of at most %d, split %d: %s, about %s left", *place, told, duration(left))
 
     def trial(self, entry: dict[str, Any], records: list[dict[str, Any]]) -> None:
         """Logs a trial."""

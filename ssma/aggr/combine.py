@@ -14,7 +14,7 @@ from ssma.aggr.product import compressed_product
 from ssma.aggr.selection import Groups, attention_slots
 from ssma.aggr.spectrum import kept
 from ssma.aggr.stable import linear, rows_of, shifted
-from ssma.aggr.steps import BLOCK, headroom
+from ssma.aggr.steps import BLOCK, CEILING
 
 WHOLE_BYTES = {"cpu": 2**23, "cuda": 2**28}  # of all factors: beyond, what a whole call holds costs more than it saves
 
@@ -53,25 +53,19 @@ class Recipe(NamedTuple):
 
 
 def boosts(bound: float | Tensor, kappa: int, like: Tensor) -> Tensor:
-    """Returns what the slots are scaled by, so that the product of each block of them uses the range of floating point
-    numbers well, ``[kappa, 1, 1]``.
+    """Returns what the slots are scaled by, ``[kappa, 1, 1]``: the first of each block, so that of its products the
+    smallest are above the floor and the largest below the ceiling.
 
     Args:
         bound: What the magnitude of a factor of slots with entries up to 1 cannot exceed.
         kappa: Number of slots.
         like: A tensor of the dtype and device.
     """
-    return headroom(bound) ** _starts_of_blocks(kappa, like.dtype, like.device)
+    return (CEILING / bound**BLOCK) ** _starts_of_blocks(kappa, like.dtype, like.device)
 
 
 def attended(
-    way: Way,
-    recipe: Recipe,
-    sizes: Tensor,
-    group: Tensor,
-    order: Tensor | None,
-    message: Tensor,
-    *seen: Tensor | None,
+    way: Way, recipe: Recipe, sizes: Tensor, group: Tensor, order: Tensor | None, message: Tensor, *seen: Tensor | None
 ) -> Tensor:
     """Returns what :func:`combined` makes of the attention slots of messages.
 

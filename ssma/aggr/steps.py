@@ -116,16 +116,6 @@ class Steps:
         return columns if self.real else _as_complex(columns)
 
 
-def headroom(largest: float | Tensor) -> float | Tensor:
-    """Returns a factor for the first slot of each block, after which the smallest products are above the floor, and
-    the largest below the ceiling.
-
-    Args:
-        largest: What the magnitude of a factor of slots with entries up to 1 cannot exceed.
-    """
-    return CEILING / largest**BLOCK
-
-
 def largest_factor(matrix: Tensor, real: bool) -> Tensor:
     """Returns the largest magnitude that rows with entries up to 1 have under ``matrix``, a scalar, at least 1."""
     columns = (matrix if real else _as_complex(matrix)).abs().sum(0)

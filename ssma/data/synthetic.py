@@ -21,6 +21,7 @@ from ssma.study.ids import seed_from
 
 LOW, HIGH = 1 - math.sqrt(3), 1 + math.sqrt(3)  # the uniform distribution of mean 1 and variance 1
 UNIFORM = "continuous, uniform, mean 1, variance 1"
+DIFFERENCE = "product of feature 0 - product of feature 1 over the neighbours"
 EDGE_TYPES = 3
 TARGETS = 4
 MOMENT_GRAPHS = 2000
@@ -49,18 +50,8 @@ def product_classification(
     _at_least("num_features", num_features, 2)
     graphs = _random_graphs(num_graphs, num_nodes, num_features, degree, _generator(seed))
     y = _quantile_classes(graph_means(graphs, _difference(graphs)).squeeze(1), 2)
-    return Loaded(
-        replace(graphs, y=y),
-        "graph",
-        "multiclass",
-        "accuracy",
-        2,
-        UNIFORM,
-        notes=[
-            "label: mean over nodes of (product of feature 0 - product of feature 1 over the neighbours), "
-            "above the median of all graphs or not"
-        ],
-    )
+    note = f"label: mean over nodes of ({DIFFERENCE}), above the median of all graphs or not"
+    return Loaded(replace(graphs, y=y), "graph", "multiclass", "accuracy", 2, UNIFORM, notes=[note])
 
 
 def product_regression(
@@ -75,18 +66,9 @@ def product_regression(
     others = _random_graphs(MOMENT_GRAPHS, num_nodes, 2, degree, _generator(seed_from("moments", seed)))
     reference = graph_means(others, _difference(others))
     y = (graph_means(graphs, _difference(graphs)) - reference.mean()) / reference.std()
-    return Loaded(
-        replace(graphs, y=y.float()),
-        "graph",
-        "regression",
-        "mae",
-        1,
-        UNIFORM,
-        notes=[
-            "target: mean over nodes of (product of feature 0 - product of feature 1 over the neighbours)",
-            f"standardised by the mean and deviation of {MOMENT_GRAPHS} other graphs of the same make",
-        ],
-    )
+    notes = [f"target: mean over nodes of ({DIFFERENCE})"]
+    notes += [f"standardised by the mean and deviation of {MOMENT_GRAPHS} other graphs of the same make"]
+    return Loaded(replace(graphs, y=y.float()), "graph", "regression", "mae", 1, UNIFORM, notes=notes)
 
 
 def typed_classification(
@@ -103,18 +85,10 @@ def typed_classification(
     edge_attr = _symmetric_types(plain, generator)
     graphs = replace(plain, x=x, edge_attr=edge_attr)
     score = graph_means(graphs, _typed_products(graphs, typed_weights(num_features, seed))).squeeze(1)
-    return Loaded(
-        replace(graphs, y=_quantile_classes(score, 3)),
-        "graph",
-        "multiclass",
-        "accuracy",
-        3,
-        f"categorical, {num_features} node types and {EDGE_TYPES} edge types",
-        notes=[
-            "label: tercile of the mean over nodes of the product over the neighbours of a weight of "
-            "(neighbour type, edge type)"
-        ],
-    )
+    words = f"categorical, {num_features} node types and {EDGE_TYPES} edge types"
+    note = "label: tercile of the mean over nodes of the product over the neighbours of a weight of (neighbour type, "
+    graphs = replace(graphs, y=_quantile_classes(score, 3))
+    return Loaded(graphs, "graph", "multiclass", "accuracy", 3, words, notes=[f"{note}edge type)"])
 
 
 def node_classification(num_nodes: int = 1000, num_features: int = 4, degree: int = 4, seed: int = 0) -> Loaded:
@@ -122,15 +96,8 @@ def node_classification(num_nodes: int = 1000, num_features: int = 4, degree: in
     _at_least("num_features", num_features, 2)
     graphs = _random_graphs(1, num_nodes, num_features, degree, _generator(seed))
     y = _quantile_classes(_difference(graphs).squeeze(1), 2)
-    return Loaded(
-        replace(graphs, y=y),
-        "node",
-        "multiclass",
-        "accuracy",
-        2,
-        UNIFORM,
-        notes=["label: product of feature 0 - product of feature 1 over the neighbours, above the median or not"],
-    )
+    note = f"label: {DIFFERENCE}, above the median or not"
+    return Loaded(replace(graphs, y=y), "node", "multiclass", "accuracy", 2, UNIFORM, notes=[note])
 
 
 def multilabel(
@@ -145,18 +112,9 @@ def multilabel(
     y = torch.stack([_quantile_classes(column, 2).float() for column in score.unbind(1)], dim=1)
     for target in range(TARGETS):  # a quarter of an evenly halved label leaves both classes
         y[torch.randperm(num_graphs, generator=generator)[: num_graphs // 4], target] = float("nan")
-    return Loaded(
-        replace(graphs, y=y),
-        "graph",
-        "multilabel",
-        "ap",
-        TARGETS,
-        UNIFORM,
-        notes=[
-            "label t: mean over nodes of the product of feature t over the neighbours, above the median "
-            "of all graphs or not; a quarter of the labels is missing"
-        ],
-    )
+    note = "label t: mean over nodes of the product of feature t over the neighbours, above the median of all graphs or"
+    notes = [f"{note} not; a quarter of the labels is missing"]
+    return Loaded(replace(graphs, y=y), "graph", "multilabel", "ap", TARGETS, UNIFORM, notes=notes)
 
 
 TASKS = {

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 AXIS = "ssma.learn_affine"
 MAPS = ("given", "learned", "difference")
+FIGURE_CAPTION = (
+    "The affine map as given, as learned, and their difference: absolute entries of the array that a neighbour "
+    "becomes, averaged over its channels, the constant and the layers of the arm's first fit. One scale per row."
+)
 PAPERS_WIDTH, PAPERS_KAPPA = 31, 3  # of the one run behind the paper's two numbers, by the authors' code
 
 Maps = dict[str, Any]
@@ -81,14 +85,6 @@ def affine_figure(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame"
     for ax in grid[-1]:
         ax.set_xlabel("column (power of z)", fontsize=8)
     return figure
-
-
-def affine_caption() -> str:
-    """Returns what the figure shows, in words."""
-    return (
-        "The affine map as given, as learned, and their difference: absolute entries of the array that a neighbour "
-        "becomes, averaged over its channels, the constant and the layers of the arm's first fit. One scale per row."
-    )
 
 
 def affine_data(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "pandas.DataFrame":

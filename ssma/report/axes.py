@@ -19,16 +19,8 @@ if TYPE_CHECKING:
     import pandas
     from numpy.typing import NDArray
 
-COLUMNS = [
-    "units",
-    "change over the axis",
-    "95% interval",
-    "means",
-    "trend",
-    "best",
-    "smallest within 1 SE",
-    "it loses",
-]
+COLUMNS = ["units", "change over the axis", "95% interval", "means", "trend", "best"]
+COLUMNS += ["smallest within 1 SE", "it loses"]
 EXPLAINED = (
     "Change: slope of the least-squares line through a unit's metrics, times the length of the axis, averaged over "
     "the units (splits, or seeds of one split). 95% interval: corrected resampled t (Nadeau and Bengio 2003), "

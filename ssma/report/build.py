@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.errors import StudyError
 from ssma.report import checks, drawn, figures, selection_figure, selection_table
-from ssma.report.affine import affine_caption, affine_data, affine_figure, affine_table
+from ssma.report.affine import FIGURE_CAPTION, affine_data, affine_figure, affine_table
 from ssma.report.arms import arms
 from ssma.report.axes import axis_table
 from ssma.report.claims import claim_tables
@@ -28,7 +28,6 @@ from ssma.report.svg import inline_svg
 from ssma.report.table import Table
 from ssma.report.tables import comparison
 from ssma.report.theory import theory
-from ssma.report.units import units_of
 from ssma.report.words import words
 from ssma.study.ids import code_fingerprint
 from ssma.study.jobs import older_than_records
@@ -57,12 +56,19 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
 
     Raises:
         StudyError: If there is no plan or no such ablation, a record is broken, or the frame does not know an arm of
-            the plan; if the results are a report and ``out`` is another folder or one ablation is asked for.
+            the plan; if the results are a report and ``out`` is another folder or one ablation is asked for; if ``out``
+            are results without fits, or other ones.
     """
     plan, in_place = read_plan(results.plan), results.root.resolve() == out.resolve()
     if results.is_report and (ablation or not in_place):
         told = "is a report without the records of fits, which can be made again whole and in its own folder only"
         raise StudyError(f"{results.root}: {told}; give --out {results.root}, or the plan in the results folder")
+    if in_place and not (results.frame.exists() or results.fits.exists()):
+        told = "holds no records of fits, and would be a report with one in it, in which no job runs"
+        raise StudyError(f"{results.root}: {told}; give another folder to --out")
+    if Results(out).fits.exists() and not in_place:
+        told = "is another results folder, whose plan and table of all records those of the report would replace"
+        raise StudyError(f"{out}: {told}; give another folder to --out")
     if ablation:
         named(plan["ablations"], ablation, "ablation")
         plan = part(plan, ablation)
@@ -83,9 +89,10 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
         section.tables[:] = [_written(table, copies, out) for table in section.tables]
     all_arms = _written(arms(plan, frame, bias), copies, out)
     papers = _beside_paper(plan, frame, ratios, sanity, copies, out)
-    write_frame(frame, out / "records.parquet")
+    if not (in_place and ablation):  # which the results have of all arms
+        write_frame(frame, out / "records.parquet")
     warnings = _warnings(results, plan, frame, sanity, sections) + copy_notes(copies)
-    with_arms = not in_place or (out / "arms").is_dir()
+    with_arms = not in_place or any(out.glob("arms/*.html"))
     shown = theory(results, plan, out / "figures")
     html = page(results, plan, frame, sections, all_arms, papers, warnings, shown, with_arms)
     write_atomic(out / "index.html", html.encode())
@@ -130,7 +137,7 @@ def _section(
         found = replace(found, overall=[*found.overall, ONE_MARK, *([f"The paper: {claim}"] if claim else [])])
     if maps := affine_figure(plan, name, frame):
         numbers = affine_data(plan, name, frame).to_csv(index=False)
-        pictures.append(_picture(maps, out, f"{name}-map", affine_caption(), numbers))
+        pictures.append(_picture(maps, out, f"{name}-map", FIGURE_CAPTION, numbers))
     if ranking:
         tables.append(ranks_table(name, ranking))
         if figure := diagram(plan, name, ranking):
@@ -154,14 +161,13 @@ def _beside_paper(
     copies: dict[str, Repeated],
     out: Path,
 ) -> BesidePaper:
-    units = units_of(frame)
-    found = beside(plan, units, ratios)
+    found = beside(plan, frame, ratios)
     in_the_paper = {paper_dataset(plan["datasets"][label]["spec"]) or label: one for label, one in copies.items()}
     run = [table for table in found.values() if table.run]
     made = [each for table in run for each in (results_table(table, sanity), improvement_table(table))]
     tables = [_written(table, in_the_paper, out) for table in made if table]
     not_run = [f"{table.source.number} ({table.source.name})" for table in found.values() if not table.run]
-    claims = [_written(table, {}, out) for table in claim_tables(Records(plan, frame, ratios, units, found))]
+    claims = [_written(table, {}, out) for table in claim_tables(Records(plan, frame, ratios, found))]
     return BesidePaper(tables, not_run, *claims)
 
 

@@ -1,10 +1,11 @@
 """What a reader must be warned of: unequal treatment, choice by the test set, mixed code, gaps."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import listing, point_text, spans, value_text
+from ssma.report.layout import by_place
 from ssma.report.once import Row, rows_of, trial_states
 from ssma.report.statistics import BIASED
 from ssma.study.ids import canonical_json
@@ -25,9 +26,9 @@ def unequal_treatment(plan: dict[str, Any], ablation: str) -> list[str]:
     arms = {arm["id"]: arm for arm in plan["arms"]}
     axes, cells = plan["ablations"][ablation]["axes"], plan["ablations"][ablation]["cells"]
     lines = []
-    for dataset, layer in dict.fromkeys((cell["dataset"], cell["layer"]) for cell in cells):
+    for (dataset, layer), here in by_place(cells).items():
         found: dict[str, dict[str, list[str]]] = {}
-        for cell in (cell for cell in cells if (cell["dataset"], cell["layer"]) == (dataset, layer)):
+        for cell in here:
             for key, value in _treatment(arms[cell["arm"]]):
                 found.setdefault(key, {}).setdefault(value, []).append(point_text(cell["point"]))
         for key, values in found.items():
@@ -63,18 +64,14 @@ def unequal_effort(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame
     planned = {arm["id"]: arm["trials"] for arm in plan["arms"]}
     rows = rows_of(frame)
     lines = []
-    for dataset, layer in dict.fromkeys((cell["dataset"], cell["layer"]) for cell in cells):
-        here = {
-            cell["arm"]: point_text(cell["point"])
-            for cell in cells
-            if (cell["dataset"], cell["layer"]) == (dataset, layer)
-        }
-        effort = {arm: _effort(rows[arm]) for arm in here}
-        effort = {arm: found for arm, found in effort.items() if found is not None}
+    for (dataset, layer), here in by_place(cells).items():
+        names = {cell["arm"]: point_text(cell["point"]) for cell in here}
+        effort = {arm: found for arm in names if (found := _effort(rows[arm]))}
         if len(effort) < 2:
             continue
-        for what, text in _unlike(effort, planned, any(axis in SIZES for axis in axes)).items():
-            parts = "; ".join(f"{text(effort[arm])} for {here[arm]}" for arm in effort)
+        same_plan = len({planned[arm] for arm in effort}) == 1
+        for what, texts in _unlike(list(effort.values()), same_plan, any(axis in SIZES for axis in axes)):
+            parts = "; ".join(f"{text} for {names[arm]}" for arm, text in zip(effort, texts, strict=True))
             lines.append(f"{UNEQUAL} effort on {dataset}, {layer}: {what} {parts}.")
     return lines
 
@@ -91,20 +88,17 @@ def _effort(rows: list[Row]) -> dict[str, Any] | None:
     }
 
 
-def _unlike(effort: dict[str, dict], planned: dict[str, int], sized: bool) -> dict[str, Callable[[dict], str]]:
-    """Returns what is unlike, and how it is told of one arm."""
-    found = {key: [arm[key] for arm in effort.values()] for key in ("complete", "epochs", "parameters", "devices")}
-    same_plan = len({planned[arm] for arm in effort}) == 1
-    unlike: dict[str, Callable[[dict], str]] = {}
-    if same_plan and len(set(found["complete"])) > 1:
-        unlike["complete trials are"] = lambda arm: str(arm["complete"])
-    if max(found["epochs"]) > 2 * min(found["epochs"]):
-        unlike["epochs (median) are"] = lambda arm: f"{arm['epochs']:g}"
-    if not sized and max(found["parameters"]) > 1.1 * min(found["parameters"]):
-        unlike["parameters (median) are"] = lambda arm: f"{arm['parameters']:.12g}"
-    if len(set(found["devices"])) > 1:
-        unlike["fits ran on"] = lambda arm: arm["devices"]
-    return unlike
+def _unlike(effort: list[dict[str, Any]], same_plan: bool, sized: bool) -> Iterator[tuple[str, list[str]]]:
+    """Yields what is unlike, and how it is told of each arm."""
+    complete, epochs, parameters, devices = ([one[key] for one in effort] for key in effort[0])
+    if same_plan and len(set(complete)) > 1:
+        yield "complete trials are", list(map(str, complete))
+    if max(epochs) > 2 * min(epochs):
+        yield "epochs (median) are", [f"{number:g}" for number in epochs]
+    if not sized and max(parameters) > 1.1 * min(parameters):
+        yield "parameters (median) are", [f"{number:.12g}" for number in parameters]
+    if len(set(devices)) > 1:
+        yield "fits ran on", devices
 
 
 def _treatment(arm: dict[str, Any]) -> Iterator[tuple[str, str]]:

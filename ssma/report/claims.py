@@ -42,9 +42,11 @@ def _claims(records: Records, verdicts: dict[str, Verdict]) -> Table:
         found = verdicts.get(claim.id)
         verdict = found.verdict if found else NOT_CHECKABLE
         counts[verdict] += 1
-        evidence = Cell(found.evidence, link=_link(found)) if found else Cell(claim.reason)
+        evidence, test = Cell(claim.reason), Cell("–")
+        if found:
+            evidence, test = Cell(found.evidence, link=_link(found)), Cell(tests[found.test], full=found.test)
         row = [verdict, claim.id, claim.section, claim.claim, claim.expected]
-        rows.append([*map(Cell, row), evidence, _test(found, tests), Cell(claim.note)])
+        rows.append([*map(Cell, row), evidence, test, Cell(claim.note)])
     rows.sort(key=lambda row: list(counts).index(row[0].text))
     columns = ["verdict", "claim", "section", "what the paper says", "expected", "evidence", "test", "note"]
     judged = {claim: found for claim, found in verdicts.items() if found.verdict != NOT_RUN}
@@ -62,10 +64,6 @@ def _claims(records: Records, verdicts: dict[str, Verdict]) -> Table:
         footnotes=[f"{number} {test}." for test, number in tests.items()],
         printed=(len(judged), len({found.test for found in judged.values()})),
     )
-
-
-def _test(found: Verdict | None, tests: dict[str, str]) -> Cell:
-    return Cell(tests[found.test], full=found.test) if found else Cell("–")
 
 
 def _numbered(verdicts: dict[str, Verdict]) -> dict[str, str]:

@@ -8,17 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.align import report_options
 from ssma.report.labels import Metric, metrics_of
 from ssma.report.paired import rope_of
-from ssma.report.paper_cells import (
-    OPERATOR,
-    PAPERS_SSMA,
-    alike,
-    paper_dataset,
-    paper_layer,
-    ssma_options,
-    treatment,
-)
+from ssma.report.paper_cells import OPERATOR, PAPERS_SSMA, alike, paper_dataset, paper_layer, ssma_options, treatment
 from ssma.report.paper_tables import Beside
-from ssma.report.units import Units
+from ssma.report.statistics import units_of
 from ssma.statistics.outcome import ALPHA, NotTestable
 from ssma.statistics.pairs import CorrectedT, corrected_t, holm, mean_difference, paired_differences
 from ssma.study.cost import counted
@@ -86,7 +78,6 @@ class Records:
     plan: dict[str, Any]
     frame: "pandas.DataFrame"
     ratios: dict[str, float | None]
-    units: Units
     tables: dict[str, Beside]
     compared: dict[tuple[str, str], Comparison | None] = field(default_factory=dict)
 
@@ -104,7 +95,7 @@ class Records:
 
     def whole(self, arm: str) -> bool:
         """Says whether an arm has all its planned fits."""
-        return arm in self.units.values
+        return arm in units_of(self.frame)
 
     def compare(self, arm: str, reference: str) -> Comparison | None:
         """Compares two arms; None where that cannot be done.
@@ -117,7 +108,7 @@ class Records:
         return self.compared[arm, reference]
 
     def _compare(self, arm: str, reference: str) -> Comparison | None:
-        ours, base = (self.units.values.get(name) for name in (arm, reference))
+        ours, base = (units_of(self.frame).get(name) for name in (arm, reference))
         if ours is None or base is None or not alike(self.arms[arm], self.arms[reference]):
             return None
         if set(ours.index) != set(base.index):

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.labels import extent, listing
+from ssma.report.layout import Place, by_place
 from ssma.report.once import Row, rows_of
 from ssma.study.cost import counted
 from ssma.study.ids import canonical_json
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 APART = 2
 """How many times the seconds of the cheapest arm of its place an arm may take without a word."""
 MOST = 30  # names in a sentence
-Place = tuple[str, str]
-"""A data set and a layer; an ablation has its arms beside each other there."""
 
 
 def flags(plan: dict[str, Any], frame: "pandas.DataFrame") -> list[str]:
@@ -210,10 +209,8 @@ def _beside(plan: dict[str, Any]) -> Iterator[tuple[Place, list[dict[str, Any]]]
     """Yields the arms that stand beside each other: those of an ablation at one place."""
     arms = {arm["id"]: arm for arm in plan["arms"]}
     for ablation in plan["ablations"].values():
-        places: dict[Place, dict[str, dict[str, Any]]] = {}
-        for cell in ablation["cells"]:
-            places.setdefault((cell["dataset"], cell["layer"]), {})[cell["arm"]] = arms[cell["arm"]]
-        yield from ((place, list(found.values())) for place, found in places.items())
+        for place, cells in by_place(ablation["cells"]).items():
+            yield place, [arms[arm] for arm in dict.fromkeys(cell["arm"] for cell in cells)]
 
 
 def _of_places(some: set[Place], plan: dict[str, Any]) -> str:

@@ -21,15 +21,13 @@ def seen_in_tuning(plan: dict[str, Any]) -> list[str]:
     lines = []
     for arm, labels in groups.values():
         folds = plan["datasets"][arm["dataset"]]["splits"].get("folds")
-        lines.append(f"{listing(labels)}: {_official(arm) if folds is None else _folds(arm, folds)}")
+        lines.append(f"{listing(labels)}: {_told(arm, folds)}")
     return lines
 
 
-def _official(arm: dict[str, Any]) -> str:
-    return f"the one split is tuned on and evaluated (trained anew, with other seeds). In tuning, {_scored(arm)}."
-
-
-def _folds(arm: dict[str, Any], folds: int) -> str:
+def _told(arm: dict[str, Any], folds: int | None) -> str:
+    if folds is None:
+        return f"the one split is tuned on and evaluated (trained anew, with other seeds). In tuning, {_scored(arm)}."
     tuned, evaluated = arm["tune_splits"], arm["splits"]
     included = [split for split in evaluated if split in tuned]
     judging = [split for split in evaluated if any(split == (other + 1) % folds for other in tuned)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.kept import split_sizes
 from ssma.report.labels import Metric, listing
 from ssma.report.table import Cell, Table, table_id
+from ssma.report.template import ARM_PAGE, PAGE
 from ssma.report.theory import Shown
 from ssma.report.words import Words
 from ssma.study.cost import counted
@@ -62,13 +63,8 @@ def page(
     arm_pages: bool,
 ) -> str:
     """Returns the page as HTML. Files beside it (tables, figures, records, arms' pages if any) are linked."""
-    from jinja2 import Environment
-
-    from ssma.report.template import PAGE
-
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     example = next((arm["id"] for arm in plan["arms"]), "ARM")
-    return environment.from_string(PAGE).render(
+    return _template(PAGE).render(
         plan=plan,
         config=json.dumps(plan["config"], indent=2, ensure_ascii=False),
         counts=_counts(plan, frame),
@@ -87,16 +83,14 @@ def page(
 
 def arm_page(title: str, text: str) -> str:
     """Returns a page of plain text about one arm, with a link back."""
-    return _arm_template().render(title=title, text=text)
+    return _template(ARM_PAGE).render(title=title, text=text)
 
 
 @cache
-def _arm_template() -> "Template":
+def _template(source: str) -> "Template":
     from jinja2 import Environment
 
-    from ssma.report.template import ARM_PAGE
-
-    return Environment(autoescape=True).from_string(ARM_PAGE)
+    return Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(source)
 
 
 def data_cards(results: Results, plan: dict[str, Any]) -> Table:

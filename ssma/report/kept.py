@@ -28,8 +28,6 @@ def forget(report: Results) -> None:
     files = [Path(folder, f"{name}.{end}") for name in names for folder, ends in ENDINGS.items() for end in ends]
     for file in [*files, *(Path("arms", f"{arm['id']}.html") for arm in last["arms"])]:
         (report.root / file).unlink(missing_ok=True)
-    if report.fits.exists():  # a results folder: these are its own, no copies
-        return
     kept = [report.data(dataset["id"]) / name for dataset in last["datasets"].values() for name in (*OF_DATA, SIZES)]
     for file in [*kept, *(report.theory(experiment["id"]) for experiment in last.get("theory", {}).values())]:
         file.unlink(missing_ok=True)

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssma.errors import StudyError
-from ssma.report.labels import Metric
 from ssma.study.ids import canonical_json
 
 Point = dict[str, Any]
+Place = tuple[str, str]
+"""A data set and a layer; an ablation has its arms beside each other there."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,14 @@ class Layout:
     def arm(self, dataset: str, layer: str, point: Point) -> str | None:
         """Returns the arm at a place; None if the ablation has none there."""
         return self.places.get((dataset, layer, canonical_json(point)))
+
+
+def by_place(cells: list[dict[str, Any]]) -> dict[Place, list[dict[str, Any]]]:
+    """Returns the cells of an ablation at each place."""
+    places: dict[Place, list[dict[str, Any]]] = {}
+    for cell in cells:
+        places.setdefault((cell["dataset"], cell["layer"]), []).append(cell)
+    return places
 
 
 def lay_out(plan: dict[str, Any], ablation: str) -> Layout:
@@ -50,8 +59,3 @@ def lay_out(plan: dict[str, Any], ablation: str) -> Layout:
         datasets=[label for label in plan["datasets"] if label in used],
         places={(cell["dataset"], cell["layer"], canonical_json(cell["point"])): cell["arm"] for cell in cells},
     )
-
-
-def headings(datasets: list[str], metrics: dict[str, Metric]) -> list[str]:
-    """Returns the column heading of each data set, with its metric if that is known."""
-    return [f"{name} ({metrics[name].title} {metrics[name].arrow})" if name in metrics else name for name in datasets]

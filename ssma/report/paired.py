@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ssma.report.align import WORST, Aligned, align, report_options
 from ssma.report.checks import chosen_by_test, unequal_treatment
 from ssma.report.labels import Metric, listing, metrics_of, p_text, setting, value_text
-from ssma.report.layout import Layout, Point, lay_out
+from ssma.report.layout import lay_out
 from ssma.report.table import Cell, Table
 from ssma.statistics.outcome import ALPHA, Interval, NotTestable
 from ssma.statistics.pairs import PairComparison, compare_pairs, holm
@@ -142,7 +143,7 @@ def paired(
         return None
     (key, first), *_ = layout.points[0].items()
     heads, references = [], {}
-    for dataset, layer, point in _comparisons(layout):
+    for dataset, layer, point in product(layout.datasets, layout.layers, layout.points[1:]):
         arm, reference = layout.arm(dataset, layer, point), layout.arm(dataset, layer, layout.points[0])
         if arm and reference and arm != reference:  # the same where the setting does not apply
             references[arm] = reference
@@ -159,12 +160,6 @@ def paired(
     if not any(row[-1].text for row in cells):  # all were tested: no reasons
         columns, cells = columns[:-1], [row[:-1] for row in cells]
     return Table(f"{ablation}-paired", caption, columns, cells, notes, grouped=True)
-
-
-def _comparisons(layout: Layout) -> list[tuple[str, str, Point]]:
-    return [
-        (dataset, layer, point) for dataset in layout.datasets for layer in layout.layers for point in layout.points[1:]
-    ]
 
 
 def rope_of(metric: Metric, reference: "NDArray", options: "Report") -> float:

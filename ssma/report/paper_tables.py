@@ -11,8 +11,8 @@ from ssma.report.gains import Gain, Pair, mean_gain, pair_of, relative_gain
 from ssma.report.labels import METRIC_NAMES, listing, of_all
 from ssma.report.paper_cells import VPA_TABLE, Match, alike, candidates, match
 from ssma.report.sanity import predictor_cell
+from ssma.report.statistics import summarise, units_of
 from ssma.report.table import Cell, Table, table_id
-from ssma.report.units import Units
 from ssma.statistics.outcome import NotTestable
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Beside:
     source: paper.PaperTable
     cells: dict[paper.Result, Match]
     own: set[paper.Result]
-    units: Units
+    frame: "pandas.DataFrame"
     ratios: dict[str, float | None]
     gains: dict[paper.Improvement, Gain | None] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class Beside:
     def run(self) -> bool:
         """Says whether an entry was run that no earlier table has: SSMA's own entries are those of table 1 in most."""
         arms = [found.arm["id"] for entry, found in self.cells.items() if entry in self.own]
-        rows = self.units.summary.loc[arms]
+        rows = summarise(self.frame).loc[arms]
         return bool((rows["missing"] < rows["planned"]).any())
 
     def pair(self, base: paper.Result, ours: paper.Result) -> Pair | None:
@@ -80,10 +80,10 @@ class Beside:
         if base not in self.cells or ours not in self.cells:
             return None
         arms = [self.cells[entry].arm for entry in (base, ours)]
-        values = [self.units.values.get(arm["id"]) for arm in arms]
+        values = [units_of(self.frame).get(arm["id"]) for arm in arms]
         if any(value is None for value in values) or not alike(*arms):
             return None
-        direction = self.units.summary.loc[arms[1]["id"], "direction"]
+        direction = summarise(self.frame).loc[arms[1]["id"], "direction"]
         return pair_of(ours.dataset, ours.layer, direction, *values, self.ratios.get(arms[1]["dataset"]))
 
     def pairs(self, line: paper.Improvement) -> list[Pair]:
@@ -100,15 +100,15 @@ class Beside:
         return self.gains[line]
 
 
-def beside(plan: dict[str, Any], units: Units, ratios: dict[str, float | None]) -> dict[str, Beside]:
+def beside(plan: dict[str, Any], frame: "pandas.DataFrame", ratios: dict[str, float | None]) -> dict[str, Beside]:
     """Returns every table of the paper by name, with the arms of the plan for its entries."""
-    arms, n = candidates(plan), dict(units.summary["n"])
+    arms, n = candidates(plan), dict(summarise(frame)["n"])
     tables, seen = {}, set()
     for source in paper.tables():
         own = {entry for entry in paper.results(source.name) if _kind(entry) not in seen}
         seen |= {_kind(entry) for entry in own}
         found = {entry: match(entry, arms, plan, n) for entry in paper.results(source.name) if entry.dataset}
-        tables[source.name] = Beside(source, {entry: one for entry, one in found.items() if one}, own, units, ratios)
+        tables[source.name] = Beside(source, {entry: one for entry, one in found.items() if one}, own, frame, ratios)
     return tables
 
 
@@ -250,7 +250,7 @@ def _three(entry: paper.Result | None, marks: list[int], table: Beside, letters:
 
 def _ours(entry: paper.Result, found: Match, table: Beside, letters: Letters) -> tuple[Cell, Cell]:
     arm = found.arm
-    row, name = table.units.summary.loc[arm["id"]], arm["id"]
+    row, name = summarise(table.frame).loc[arm["id"]], arm["id"]
     if not row["n"]:
         text = "–" if row["reason"] == "missing" else f"failed: {row['reason']}".removesuffix(": failed")
         return Cell(text, arm=name), Cell("–")
@@ -287,7 +287,7 @@ def _rounding(printed: str) -> float:
 
 def _shown(table: Beside) -> list[Match]:
     """Returns the arms beside entries that have results."""
-    return [one for one in table.cells.values() if table.units.summary.loc[one.arm["id"], "n"]]
+    return [one for one in table.cells.values() if summarise(table.frame).loc[one.arm["id"], "n"]]
 
 
 def biased(table: Beside) -> list[str]:

@@ -29,7 +29,7 @@ def draw(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
 
     metrics = metrics_of(frame)
     figures.set_theme("whitegrid", figures.OF_STUDIES)
-    names = {label: [textwrap.fill(_name(arm), LINE) for arm, _ in arms] for label, arms in panels.items()}
+    names = {label: [_name(arm) for arm, _ in arms] for label, arms in panels.items()}
     heights = [len(arms) for arms in panels.values()]
     lines = max(1 + name.count("\n") for shown in names.values() for name in shown)
     size = (7.2, 0.9 * len(panels) + 0.5 + (0.1 + 0.14 * lines) * sum(heights))
@@ -86,15 +86,15 @@ def _panels(plan: dict[str, Any], found: dict[str, Bias]) -> dict[str, list[tupl
         bias = found.get(arm["id"])
         if arm["trials"] > 1 and bias is not None and any(outcome.n for outcome in bias.outcomes.values()):
             panels.setdefault(arm["dataset"], []).append((arm, bias))
-    return {label: sorted(arms, key=lambda item: -_or_lowest(item[1].optimism)) for label, arms in panels.items()}
 
+    def place(item: tuple[dict[str, Any], Bias]) -> float:
+        return -item[1].optimism if item[1].gains else math.inf
 
-def _or_lowest(optimism: float) -> float:
-    return -math.inf if math.isnan(optimism) else optimism
+    return {label: sorted(arms, key=place) for label, arms in panels.items()}
 
 
 def _name(arm: dict[str, Any]) -> str:
-    return arm["label"].removeprefix(f"{arm['dataset']} / ")
+    return textwrap.fill(arm["label"].removeprefix(f"{arm['dataset']} / "), LINE)
 
 
 def _legend(figure: "Figure") -> None:

@@ -8,7 +8,7 @@ SAMPLE standard deviation (n - 1) over splits. With a single split, both are ove
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from ssma.report.align import by_unit, evaluation_fits, several_splits
+from ssma.report.align import HASHES, by_unit, evaluation_fits, several_splits
 from ssma.report.labels import extent
 from ssma.report.once import once
 from ssma.statistics.describe import Description, describe
@@ -58,6 +58,21 @@ def summarise(frame: "pandas.DataFrame") -> "pandas.DataFrame":
         },
         index=arms,
     )
+
+
+@once
+def units_of(frame: "pandas.DataFrame") -> "dict[str, pandas.Series]":
+    """Returns of every arm whose planned fits are all ok its unit -> test metric.
+
+    The index of a series holds (split, split hash, data hash), with one split (split, repeat, ...), so that two arms
+    pair only on the same partition of the same data.
+    """
+    values = {}
+    for arm, rows in frame[frame["stage"] == "evaluate"].groupby("arm", sort=False):
+        if (rows["status"] == "ok").all():
+            key = ["split"] if rows["split"].nunique() > 1 else ["split", "repeat"]
+            values[str(arm)] = rows.groupby([*key, *HASHES])["test"].mean()
+    return values
 
 
 def _over(seeds: "pandas.Series", by_split: bool) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from ssma.report.checks import chosen_by_test, shared_arms, unequal_effort, unequal_treatment
 from ssma.report.floor import Floor, floor_marked, floor_notes
 from ssma.report.labels import Metric, acting, listing, metrics_of, of_all, setting, value_text
-from ssma.report.layout import headings, lay_out
+from ssma.report.layout import lay_out
 from ssma.report.sanity import constant_notes, constants, marked, sanity_rows
 from ssma.report.statistics import description_of, summarise
 from ssma.report.table import Cell, Table
@@ -51,7 +51,8 @@ def comparison(
                 rows.append(head + [floor_marked(cell, found) for cell in cells])
     keys = layout.points[0] if layout.points else {}
     rows += sanity_rows(sanity or {}, _splits(plan, layout.cells), layout.datasets, len(keys))
-    columns = ["layer", *map(setting, keys), *headings(layout.datasets, metrics)]
+    heads = {name: f"{name} ({metric.title} {metric.arrow})" for name, metric in metrics.items()}
+    columns = ["layer", *map(setting, keys), *(heads.get(name, name) for name in layout.datasets)]
     caption = f"{layout.title}. Test metric, mean ± sample standard deviation (number of fits that are ok). "
     caption += "On the page and in the CSV also the 95% interval of the mean, BCa bootstrap over what ± is over, "
     caption += "which it takes as independent: too narrow for few (under about 20), and for folds. "

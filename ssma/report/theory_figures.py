@@ -24,12 +24,7 @@ OF_PAIRS = {
     "representation_mix": "of the aggregate alone",
     "bound": "bound of the output, for sum",
 }
-COUNTED = {
-    "size": "SSMA",
-    "not zero": "SSMA, not zero",
-    "rank": "least (n d)",
-    "moments": "moments of a sum",
-}
+COUNTED = {"size": "SSMA", "not zero": "SSMA, not zero", "rank": "least (n d)", "moments": "moments of a sum"}
 OF_BOUNDS = {"mixing": "-", "bound": ":", "weights bound": "--"}
 LEGEND = {"frameon": False, "fontsize": 7.5, "handlelength": 1.8, "columnspacing": 1.0, "alignment": "left"}
 
@@ -157,11 +152,11 @@ def _separation(record: dict[str, Any], rows: "pandas.DataFrame", colours: dict[
     free = pairs[pairs["kind"] != "equal sum"]
     bins = free["wasserstein"].map(lambda value: float(f"{value:.0e}"))
     smallest = free.groupby(["representation", bins])["distance"].min().reset_index()
-    _curves(axes[0], smallest, "wasserstein", "distance", colours)
+    _curves(axes[0], smallest, "distance", colours)
     axes[0].set(xlabel="Wasserstein distance W", ylabel="smallest distance")
     _smallest_ratios(axes[1], pairs, names)
     means = limit.groupby(["representation", "wasserstein"])["ratio"].mean().reset_index()
-    _curves(axes[2], means, "wasserstein", "ratio", colours)
+    _curves(axes[2], means, "ratio", colours)
     axes[2].set(xlabel="W = h of the construction", ylabel="distance / W")
     axes[2].invert_xaxis()
     zeros = means.groupby("representation", sort=False)["ratio"].max().loc[lambda most: most == 0].index
@@ -172,17 +167,18 @@ def _separation(record: dict[str, Any], rows: "pandas.DataFrame", colours: dict[
     return figure
 
 
-def _curves(ax: "Axes", rows: "pandas.DataFrame", x: str, y: str, colours: dict[str, Colour]) -> None:
-    """Draws a line per representation, those without a colour in grey; where it is exactly 0 there is none."""
+def _curves(ax: "Axes", rows: "pandas.DataFrame", y: str, colours: dict[str, Colour]) -> None:
+    """Draws a line per representation over the Wasserstein distance, without exact zeros; others than these in grey."""
     others = False
     for name, mine in rows.groupby("representation", sort=False):
-        above = mine[mine[y] > 0].sort_values(x)
+        above = mine[mine[y] > 0].sort_values("wasserstein")
         if name in DASHES or name in colours:
             colour, line = DASHES.get(name, (colours.get(name), "-"))
-            (drawn,) = ax.plot(above[x], above[y], color=colour, ls=line, lw=1.5, zorder=3, label=name)
+            style = {"color": colour, "ls": line, "lw": 1.5, "zorder": 3, "label": name}
         else:
-            (drawn,) = ax.plot(above[x], above[y], color="0.75", lw=0.8, zorder=2, label=None if others else "others")
+            style = {"color": "0.75", "lw": 0.8, "zorder": 2, "label": None if others else "others"}
             others = True
+        (drawn,) = ax.plot(above["wasserstein"], above[y], **style)
         drawn.set_gid(f"{TIP}{name}")
     ax.set_xscale("log")
     ax.set_yscale("log")

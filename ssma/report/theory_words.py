@@ -190,10 +190,11 @@ def _slope(limit: "pandas.DataFrame") -> Exponent | None:
 def _growth(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
     most = {"n": max(settings["n"]), "d": max(settings["d"])}
     cells = rows[rows["scale"].isna()].pivot(index=["n", "d"], columns="quantity", values="value")
+    least = cells.index.get_level_values("n") * cells.index.get_level_values("d")
     text = (
         f"Here: n = {listing(map(str, settings['n']), 20)}, d = {listing(map(str, settings['d']), 20)}. Of the "
         f"{len(cells)} representations of random multisets {int((cells['box'] == cells['size']).sum())} reach the last "
-        f"row and column, so that no smaller convolution holds them, and {int((cells['rank'] == _least(cells)).sum())} "
+        f"row and column, so that no smaller convolution holds them, and {int((cells['rank'] == least).sum())} "
         f"have a derivative of rank n d, the least size that any representation needs nearby. Of their entries "
         f"{_percent(cells['not zero'] / cells['size'])} are not zero."
     )
@@ -214,10 +215,6 @@ def _growth(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
         for (activation, name), part in bounds.groupby(["activation", "quantity"], sort=False)
     ]
     return f"{text} {listing(told, len(told))}."
-
-
-def _least(cells: "pandas.DataFrame") -> "pandas.Series":
-    return cells.index.get_level_values("n") * cells.index.get_level_values("d")
 
 
 def _percent(shares: "pandas.Series") -> str:

@@ -58,7 +58,8 @@ class _Reader:
         self.known = baselines(plan, ablation)
         self.summary, self.metrics = summarise(frame), metrics_of(frame)
         self.against = self._family(lambda arm, first: self.known.get(arm))
-        self.steps = self._family(lambda arm, first: first if arm != first else None) if self._stepped() else {}
+        stepped = len(self.axes) == 1 and "aggregator" not in self.axes
+        self.steps = self._family(lambda arm, first: first if arm != first else None) if stepped else {}
         self.biased = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
         self.names = " or ".join(sorted({baseline_name(layer) for layer in self.layout.layers}))
         self.where = {
@@ -66,9 +67,6 @@ class _Reader:
             for dataset, layer in self.places()
             for arm, point in self.arms(dataset, layer).items()
         }
-
-    def _stepped(self) -> bool:
-        return len(self.axes) == 1 and "aggregator" not in self.axes
 
     def _family(self, reference: Callable[[str, str], str | None]) -> dict[str, Difference]:
         """Compares arms with their references, adjusted over all places.
@@ -127,13 +125,6 @@ class _Reader:
         """Says whether all planned fits of an arm are ok."""
         return bool(self.summary.loc[arm, "n"] and self.summary.loc[arm, "n"] == self.summary.loc[arm, "planned"])
 
-    def of_one_split(self, arms: list[str]) -> list[str]:
-        """Returns the data sets of those arms that are evaluated on one split alone."""
-        return [arm["dataset"] for arm in self.plan["arms"] if arm["id"] in arms and len(arm["splits"]) == 1]
-
-    def best(self, arms: list[str], metric: Metric) -> str:
-        return max(arms, key=lambda arm: self.standing(arm, metric))
-
 
 def words(
     plan: dict[str, Any],
@@ -176,7 +167,7 @@ def words(
 
 def _place(reader: _Reader, dataset: str, layer: str, arms: dict[str, Point], run: list[str], metric: Metric) -> str:
     """Returns the sentence of a data set and layer: its best mean, and its settings against the baseline."""
-    best = reader.best(run, metric)
+    best = max(run, key=lambda arm: reader.standing(arm, metric))
     row = reader.summary.loc[best]
     count = counted(row["n"], "fit") if reader.whole(best) else f"{row['n']} of {row['planned']} fits"
     lacking = f" ({len(arms) - len(run)} without a result)" if len(run) < len(arms) else ""
@@ -261,24 +252,22 @@ def _sides(found: list[Difference], noun: str = "place") -> str:
 def _tests(reader: _Reader) -> list[str]:
     """Says how differences were tested, and how large an observed one has to be, per metric."""
     found, _ = reader.compared
-    groups: dict[str, list[Difference]] = {}
-    for one in found.values():
-        if one.p is not None:
-            groups.setdefault(one.metric.title, []).append(one)
-    if not groups:
+    tested = {arm: one for arm, one in found.items() if one.p is not None}
+    if not tested:
         return []
-    family = sum(map(len, groups.values()))
-    sentences = [TESTED]
+    groups: dict[str, list[Difference]] = {}
+    for one in tested.values():
+        groups.setdefault(one.metric.title, []).append(one)
+    family, sentences = len(tested), [TESTED]
     for title, ones in groups.items():
         text = f"An observed mean difference ({title}, by place) needs to exceed {_span(ones, 1)} to reach "
         text += f"p < {ALPHA} alone"
         text += f", and {_span(ones, family)} to be the first to hold after Holm over {family}" if family > 1 else ""
         sentences.append(f"{text}.")
-    if alone := reader.of_one_split([arm for arm, one in found.items() if one.p is not None]):
-        of = listing(alone, 12)
-        sentences.append(
-            f"Of {of} the pairs are seeds of one split: a result holds for other seeds, not for other data."
-        )
+    alone = [arm["dataset"] for arm in reader.plan["arms"] if arm["id"] in tested and len(arm["splits"]) == 1]
+    if alone:
+        told = "the pairs are seeds of one split: a result holds for other seeds, not for other data."
+        sentences.append(f"Of {listing(alone, 12)} {told}")
     return [" ".join(sentences)]
 
 

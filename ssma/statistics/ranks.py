@@ -50,7 +50,7 @@ def compare_ranks(scores: "ArrayLike") -> RankComparison:
     Raises:
         ValueError: If it has another shape or a value that is not finite.
     """
-    table = _rounded(scores)
+    table = rounded(finite(scores, "scores", 2))
     places, arms = table.shape
     if arms < 2:
         raise ValueError(f"scores: got {arms} arm, but ranks need at least 2")
@@ -64,12 +64,7 @@ def average_ranks(scores: "ArrayLike") -> "NDArray":
     """
     from scipy.stats import rankdata
 
-    return rankdata(-_rounded(scores), axis=1).mean(axis=0)
-
-
-def _rounded(scores: "ArrayLike") -> "NDArray":
-    """Returns the scores to 12 digits of the largest in their place, so that ties are ties."""
-    return rounded(finite(scores, "scores", 2))
+    return rankdata(-rounded(finite(scores, "scores", 2)), axis=1).mean(axis=0)
 
 
 def friedman(scores: "ArrayLike") -> Friedman | NotTestable:
@@ -80,7 +75,7 @@ def friedman(scores: "ArrayLike") -> Friedman | NotTestable:
     """
     from scipy.stats import chi2, friedmanchisquare
 
-    table = _rounded(scores)
+    table = rounded(finite(scores, "scores", 2))
     places, arms = table.shape
     if arms < 3:
         return NotTestable(f"{arms} of the 3 arms that Friedman's test needs")
@@ -103,7 +98,7 @@ def nemenyi(scores: "ArrayLike") -> Nemenyi | NotTestable:
     from scikit_posthocs import posthoc_nemenyi_friedman
     from scipy.stats import studentized_range
 
-    table = _rounded(scores)
+    table = rounded(finite(scores, "scores", 2))
     places, arms = table.shape
     quantile = float(studentized_range.ppf(1 - ALPHA, arms, math.inf)) / math.sqrt(2)
     difference = quantile * math.sqrt(arms * (arms + 1) / (6 * places))

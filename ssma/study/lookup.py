@@ -102,9 +102,8 @@ def unfinished(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
     """Yields a line for each data set that is not prepared and each theory experiment without a result, with why."""
     for dataset in plan["datasets"].values():
         if not (results.data(dataset["id"]) / "card.json").exists():
-            log = results.log("prepare", dataset["id"])
-            told = _last_line(log)
-            why = f": {told} ({log})" if told else ""
+            file = results.log("prepare", dataset["id"])
+            why = f": {told} ({file})" if (told := _last_line(file)) else ""
             yield f"data set {dataset['label']} is not prepared{why}"
     for name, experiment in plan.get("theory", {}).items():  # older plans have none
         path = results.theory(experiment["id"])

@@ -57,17 +57,20 @@ class SetTraining(Experiment):
             raise ValueError("must have 'sum', the baseline of every comparison")
         return names
 
+    @model_validator(mode="after")
+    def _room_for_the_signal(self) -> "SetTraining":
+        least = min(self.m) if isinstance(self.m, list) else self.m  # each kind has one or several
+        if "ssma" in self.aggregators and least <= self.n:
+            needed = f"n + 1 = {self.n + 1}, the smallest representation that ssma has"
+            raise ValueError(f"m must be at least {needed}, got {least}")
+        return self
+
 
 class SumOfGram(SetTraining):
     """Train and test error over representation sizes and activations."""
 
     m: Annotated[list[PositiveInt], Field(min_length=1)] = [16, 64]
     """Sizes of the representation; that of `ssma` is the largest possible that is not above."""
-
-    @model_validator(mode="after")
-    def _room_for_the_signal(self) -> "SumOfGram":
-        _enough(self.m, self)
-        return self
 
 
 class Mixing(SetTraining):
@@ -79,11 +82,6 @@ class Mixing(SetTraining):
     """Activation before the aggregation and in the head. All but relu are analytic; gelu is the exact one."""
     multisets: PositiveInt = 50
     """Test multisets, of each seed, at which derivatives are taken."""
-
-    @model_validator(mode="after")
-    def _room_for_the_signal(self) -> "Mixing":
-        _enough([self.m], self)
-        return self
 
 
 class HigherOrder(Experiment):
@@ -168,10 +166,3 @@ def plan_theory(theory: Theory, seed: int) -> dict[str, dict[str, Any]]:
 def theory_fingerprint() -> str:
     """Returns a hash of the package code that makes the numbers of experiments."""
     return code_fingerprint(CODE_OF_THEORY)
-
-
-def _enough(sizes: list[int], training: SetTraining) -> None:
-    if "ssma" in training.aggregators and min(sizes) <= training.n:
-        raise ValueError(
-            f"m must be at least n + 1 = {training.n + 1}, the smallest representation that ssma has, got {min(sizes)}"
-        )

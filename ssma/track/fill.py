@@ -8,9 +8,8 @@ from tqdm import tqdm
 from ssma.study.locks import exclusive
 from ssma.study.paths import Results
 from ssma.study.records import read_record
-from ssma.track.records import readable
 from ssma.track.store import mlflow_errors, tracking_uri
-from ssma.track.tracker import Tracker
+from ssma.track.tracker import Tracker, readable
 
 
 def fill(results: Results, plan: dict[str, Any]) -> dict[str, int]:

@@ -5,21 +5,25 @@ there is left alone; a run that a kill left open is completed in place; one that
 marked ``ssma.superseded_by`` and made again, since MLflow never changes a parameter.
 """
 
+import logging
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ssma.errors import StudyError
 from ssma.study.ids import canonical_json
 from ssma.study.paths import Results
 from ssma.study.records import read_record
 from ssma.track.names import param_values
-from ssma.track.records import readable
 from ssma.track.runs import FINAL_STATE, LONGEST_REASON, Run, arm_points, arm_run, fit_run, trial_run
 from ssma.track.store import artifact_folder, create_store, make_client
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+log = logging.getLogger("ssma.track")
 
 PAGE = 1000
 PARENT = "mlflow.parentRunId"
@@ -185,3 +189,15 @@ class Tracker:
                     break
             self._arms[arm_id] = found
         return self._arms[arm_id]
+
+
+def readable(paths: list[Path]) -> list[dict[str, Any]]:
+    """Returns the records that are there and whole; says which are damaged."""
+    found = []
+    for path in paths:
+        if path.exists():
+            try:
+                found.append(read_record(path))
+            except StudyError as error:
+                log.warning("left out: %s", error)
+    return found

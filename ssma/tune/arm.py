@@ -55,19 +55,8 @@ def tune_arm(
 
     trials: list[TrialResult] = []
     if arm["space"]:
-        trials = search(
-            results.search(arm["search_id"]),
-            arm["search_id"],
-            arm["space"],
-            arm["trials"],
-            arm["tune_splits"],
-            direction,
-            arm["prune"],
-            run_fit,
-            tell,
-            arm["sampler"],
-            storage_url,
-        )
+        name, asked = arm["search_id"], (arm["space"], arm["trials"], arm["tune_splits"], direction, arm["prune"])
+        trials = search(results.search(name), name, *asked, run_fit, tell, arm["sampler"], storage_url)
     complete = {result.number: result for result in trials if result.state == "complete"}
     judged_on = "test" if arm["selection"] == "test" else "validation"
     scores = {number: result.scores(judged_on) for number, result in complete.items()}
@@ -112,16 +101,8 @@ def evaluate_arm(
                 seed = seed_from(study_seed, dataset_id, "evaluate", split, repeat)
                 record = train(chosen["chosen"][str(split)], split, seed)
                 watcher.fit(split, repeat, record)
-                fits.append(
-                    {
-                        "id": record["id"],
-                        "split": split,
-                        "repeat": repeat,
-                        "seed": seed,
-                        "status": record["status"],
-                        "reason": record["reason"],
-                    }
-                )
+                ended = {key: record[key] for key in ("status", "reason")}
+                fits.append({"id": record["id"], "split": split, "repeat": repeat, "seed": seed} | ended)
     bad = [f"split {fit['split']} {fit['status']}: {fit['reason']}" for fit in fits if fit["status"] != "ok"]
     nothing = chosen["reason"] if chosen["status"] != "ok" else "no fit succeeded: " + (bad or ["none planned"])[0]
     succeeded = any(fit["status"] == "ok" for fit in fits)

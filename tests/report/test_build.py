@@ -13,7 +13,7 @@ from ssma.report.frame import collect, read_frame, write_frame
 from ssma.report.kept import SIZES, forget
 from ssma.report.kept import test_train_ratio as ratio_of
 from ssma.study.ids import slug
-from ssma.study.lookup import read_plan
+from ssma.study.lookup import open_results, read_plan
 from ssma.study.paths import Results
 from ssma.study.records import read_record, write_record
 
@@ -163,6 +163,34 @@ def test_a_record_that_was_deleted_is_missing_in_a_report_that_is_made_by_hand(s
     assert set(shown["status"]) == {"missing"} and shown["test"].isna().all()
     assert "(2/3)" in (tmp_path / "out/tables/main.md").read_text()
     assert set(frame.query("fit == @deleted")["status"]) == {"ok"}
+
+
+@pytest.mark.usefixtures("no_images")
+def test_a_page_among_the_results_links_to_what_is_there_and_keeps_their_table_of_all_records(study):
+    build(study, study.root)
+    links = set(re.findall(r'href="([^#"]+)"', (study.root / "index.html").read_text()))
+    gone = {link for link in links if not (study.root / link).is_file()}
+    assert "records.parquet" in links and all(link.endswith((".png", ".pdf")) for link in gone)
+    build(study, study.root, "kappa_slots")
+    assert len(read_frame(study.frame)) == len(collect(study))
+
+
+def test_a_study_of_which_no_fit_ran_gets_no_report_among_its_results(study, tmp_path):
+    """With a page and a table of all records in it the folder would be a report, in which no job runs."""
+    bare = Results(tmp_path / "bare")
+    write_record(bare.plan, read_plan(study.plan))
+    with pytest.raises(StudyError, match=r"bare: holds no records of fits, .* give another folder to --out"):
+        build(bare, bare.root)
+    assert files_of(bare.root) == {"plan.json"} and open_results(bare.plan)[1] == bare
+
+
+def test_the_results_of_another_study_keep_their_plan(study, tmp_path):
+    other = Results(tmp_path / "other")
+    write_record(other.plan, read_plan(study.plan) | {"study": "other"})
+    write_record(other.fit("0a"), {"kind": "fit", "id": "0a"})
+    with pytest.raises(StudyError, match=r"other: is another results folder, .* give another folder to --out"):
+        build(study, other.root)
+    assert read_plan(other.plan)["study"] == "other" and len(files_of(other.root)) == 2
 
 
 def test_what_is_chosen_by_the_test_metric_is_marked_wherever_it_appears(fabric, tmp_path):

@@ -8,7 +8,6 @@ from ssma.report.evidence import Comparison, Records, every_gain, no_loss
 from ssma.report.frame import collect
 from ssma.report.labels import Metric
 from ssma.report.paper_tables import beside
-from ssma.report.units import units_of
 from ssma.statistics.pairs import corrected_t
 from ssma.study.config import parse_study
 from ssma.study.lookup import read_plan
@@ -24,8 +23,7 @@ def compared(gain):
 
 def records_of(results, ratios=None):
     plan, frame = read_plan(results.plan), collect(results)
-    units = units_of(frame)
-    return Records(plan, frame, ratios or {}, units, beside(plan, units, ratios or {}))
+    return Records(plan, frame, ratios or {}, beside(plan, frame, ratios or {}))
 
 
 def made_up(fabric, ratios=None):

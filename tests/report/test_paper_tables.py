@@ -10,14 +10,13 @@ from ssma.report.build import build
 from ssma.report.frame import collect
 from ssma.report.gains import Pair, mean_gain, pair_of, relative_gain
 from ssma.report.paper_tables import _letter, beside, improvement_table, results_table
-from ssma.report.units import units_of
 from ssma.statistics.outcome import NotTestable
 from ssma.study.lookup import read_plan
 
 
 @pytest.fixture
 def tables(study):
-    return beside(read_plan(study.plan), units_of(collect(study)), {"MUTAG": 0.5})
+    return beside(read_plan(study.plan), collect(study), {"MUTAG": 0.5})
 
 
 def row(table, dataset, layer):
@@ -85,7 +84,7 @@ def test_departures_and_the_choice_among_arms_are_said_below(tables):
 def test_fits_that_lack_make_a_difference_untestable(fabric):
     fabric.evaluated(fabric.arm("MUTAG-gcn-sum"), {(0, 0): 0.8, (1, 0): 0.7, (2, 0): "diverged"})
     fabric.evaluated(fabric.arm("MUTAG-gin-sum", splits=1, repeats=1), {(0, 0): 0.8})
-    found = beside(fabric.plan(), units_of(collect(fabric.results)), {"MUTAG": 0.5})
+    found = beside(fabric.plan(), collect(fabric.results), {"MUTAG": 0.5})
     table = results_table(found["results_tu_zinc"])
     assert [cell.text for cell in row(table, "MUTAG", "gcn")[3:5]] == [
         "75.00 ± 7.07 (2/6) [a]",
@@ -99,7 +98,7 @@ def test_digits_that_the_paper_leaves_out_are_no_mark(fabric):
     fabric.evaluated(fabric.arm("ZINC-gin-mean", splits=1), {(0, 0): 0.43, (0, 1): 0.45})
     fabric.evaluated(fabric.arm("ZINC-gps-mean", splits=1), {(0, 0): 0.32, (0, 1): 0.34})
     fabric.evaluated(fabric.arm("ZINC-gat-mean", splits=1), {(0, 0): 0.29, (0, 1): 0.31})
-    found = beside(fabric.plan(), units_of(collect(fabric.results)), {})
+    found = beside(fabric.plan(), collect(fabric.results), {})
     table = results_table(found["results_tu_zinc_mean"])
     # 0.04 / sqrt(0.01^2 / 5 + 0.0002 / 2), but (0.44 - 0.4) is less than half a digit
     assert [cell.text.split(" [")[0] for cell in row(table, "ZINC", "gin")[2:5]] == [
@@ -156,7 +155,7 @@ def test_a_baseline_that_is_never_right_has_no_relative_gain_and_stops_no_report
     frame = collect(study)
     never_right = frame["arm"].isin(frame.loc[frame["aggregator"] == "sum", "arm"]) & (frame["dataset"] == "MUTAG")
     frame.loc[never_right & frame["test"].notna(), "test"] = 0.0
-    table = beside(read_plan(study.plan), units_of(frame), {"MUTAG": 0.5})["results_tu_zinc"]
+    table = beside(read_plan(study.plan), frame, {"MUTAG": 0.5})["results_tu_zinc"]
     (mutag,) = [row for row in improvement_table(table).rows if row[0].text == "MUTAG"]
     assert [cell.text for cell in mutag[4:]] == ["–", "–", "0 of 7 layers"]
     assert row(results_table(table), "MUTAG", "gcn")[3].text.startswith("0.00 ± 0.00 (6)")

@@ -19,7 +19,6 @@ from ssma.report.sanity import (
     read_sanity,
 )
 from ssma.report.tables import comparison
-from ssma.report.units import units_of
 from ssma.study.lookup import read_plan
 from ssma.study.records import read_record, write_record
 
@@ -126,7 +125,7 @@ def test_unequal_effort_is_said(fabric):
 def test_the_paper_s_tables_have_them_too(study):
     write_sanity(study, [0.6, 0.7, 0.8, 0.1])  # the arms use three splits
     plan = read_plan(study.plan)
-    found = beside(plan, units_of(collect(study)), {})["results_tu_zinc"]
+    found = beside(plan, collect(study), {})["results_tu_zinc"]
     rows = [[cell.text for cell in row] for row in results_table(found, read_sanity(study, plan)).rows]
     (mine,) = [row for row in rows if row[1] == "majority class"]
     assert mine == ["MUTAG (accuracy in %)", "majority class", "–", "70.00 ± 10.00 (3)", "–", "–", "–", "–"]
