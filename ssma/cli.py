@@ -101,8 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     reporter.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to put them")
     reporter.add_argument("--ablation", metavar="NAME", help="report this ablation alone")
     command("track", _track, "Fill the MLflow store from the records.", "plan")
-    teller = command("status", _status, "Say how far a study is.", "plan")
-    teller.add_argument("--out", type=Path, help="the report's folder")
+    command("status", _status, "Say how far a study is.", "plan").add_argument("--out", type=Path, help="its report")
     opener = command("ui", _ui, "Open the MLflow UI on a study's store.", "plan")
     opener.add_argument("--port", type=int, default=5000, help="on which it answers (5000)")
     command("schema", _schema, "Print the JSON Schema of a study file.")
@@ -259,8 +258,7 @@ def _verdict(item: dict[str, Any], record: dict[str, Any]) -> int:
 def _collect(options: argparse.Namespace) -> int:
     from ssma.report.frame import collect, write_frame
 
-    _, results = open_results(options.plan)
-    write_frame(collect(results), results.frame)
+    write_frame(collect(results := open_results(options.plan)[1]), results.frame)
     return 0
 
 
