@@ -93,13 +93,19 @@ def draw(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> "Fig
 
 
 def save(figure: "Figure", folder: Path, name: str) -> list[Path]:
-    """Writes PNG (150 dpi) and PDF without dates, closes the figure and returns the paths."""
+    """Writes PNG (150 dpi) and PDF without dates, closes the figure and returns the paths.
+
+    Its canvases print it, since ``savefig`` draws a figure with a layout twice, the first time for the layout alone.
+    """
     from matplotlib import pyplot
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
 
     paths = []
-    for kind, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None})):
+    for kind, canvas, without in (("png", FigureCanvasAgg, "Software"), ("pdf", FigureCanvasPdf, "CreationDate")):
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+        figure.set_dpi(150)  # vector formats set their own
+        getattr(canvas(figure), f"print_{kind}")(buffer, metadata={without: None})
         paths.append(folder / f"{name}.{kind}")
         write_atomic(paths[-1], buffer.getvalue())
     pyplot.close(figure)

@@ -25,10 +25,11 @@ def inline_svg(figure: "Figure", name: str) -> str:
     same each time, while matplotlib takes ids from sizes, which differ in their last bits.
     """
     import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+        FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
     root = ElementTree.fromstring(buffer.getvalue())
     for parent in root.iter():
         for child in [child for child in parent if child.tag.endswith("}metadata")]:

@@ -78,21 +78,22 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
     steps up to the epoch cap times a reference step: more than fits that end early, give or take half.
     """
     known = _seconds_of_fits(results)
+    sizes = {label: _size(dataset, results) for label, dataset in plan["datasets"].items()}
     trials = fits = measured = 0
     longest, seconds, on_gpu, unknown = 0.0, 0.0, 0.0, set()
     for arm in plan["arms"]:
-        dataset = plan["datasets"][arm["dataset"]]
+        dataset, size = plan["datasets"][arm["dataset"]], sizes[arm["dataset"]]
         count = arm["trials"] * len(arm["tune_splits"]) + len(arm["splits"]) * arm["repeats"]
         trials, fits = trials + arm["trials"], fits + count
         past = known.get((dataset["id"], arm["layer"], arm["aggregator"]))
-        each = sum(past) / len(past) if past else _reference(arm, dataset, results)
+        each = sum(past) / len(past) if past else _reference(arm, dataset, size)
         measured += bool(past)
         if each is None:
             unknown.add(arm["dataset"])
         start = JOB_SECONDS * (2 if arm["space"] else 1)
         own = start + count * (each or 0.0)
         longest, seconds = max(longest, own), seconds + own
-        on_gpu += start + count * (_reference(arm, dataset, results, gpu=True) or 0.0)
+        on_gpu += start + count * (_reference(arm, dataset, size, gpu=True) or 0.0)
     theory = {name: theory_seconds(experiment, results) for name, experiment in plan["theory"].items()}
     alone = {name: each for name, (each, _) in theory.items()}
     seconds += sum(alone.values())
@@ -147,7 +148,7 @@ def duration(seconds: float) -> str:
 
 def _seconds_of_fits(results: Results) -> dict[tuple[str, str, str], list[float]]:
     known = defaultdict(list)
-    paths = sorted(results.fits.glob("*/*.json"))
+    paths = sorted(results.fits.glob("*/*.json"), key=str)
     for path in paths[:: 1 + len(paths) // SAMPLE]:
         try:
             record = read_record(path)
@@ -159,9 +160,10 @@ def _seconds_of_fits(results: Results) -> dict[tuple[str, str, str], list[float]
     return known
 
 
-def _reference(arm: dict[str, Any], dataset: dict[str, Any], results: Results, gpu: bool = False) -> float | None:
+def _reference(
+    arm: dict[str, Any], dataset: dict[str, Any], size: tuple[int, float] | None, gpu: bool = False
+) -> float | None:
     """Returns the seconds of one fit up to its epoch cap, or None where the data set's size is unknown."""
-    size = _size(dataset, results)
     if size is None:
         return None
     graphs, nodes = size

@@ -1,3 +1,4 @@
+import io
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from ssma.report.figures import draw, save
 from ssma.report.frame import collect, read_frame, write_frame
 from ssma.report.kept import SIZES, forget
 from ssma.report.kept import test_train_ratio as ratio_of
+from ssma.report.svg import inline_svg
 from ssma.study.ids import slug
 from ssma.study.lookup import open_results, read_plan
 from ssma.study.paths import Results
@@ -248,6 +250,22 @@ def test_figures_are_the_same_bytes_every_time(study, tmp_path):
     )
     assert first == second
     assert b"CreationDate" not in first[1]
+
+
+def test_figures_are_drawn_once_for_each_format_and_as_savefig_draws_them(study, tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    plan, frame, draws, once = read_plan(study.plan), collect(study), [], Figure.draw
+    figure, twice, found = draw(plan, "main", frame), draw(plan, "main", frame), []
+    for kind, without in (("svg", "Date"), ("png", "Software"), ("pdf", "CreationDate")):
+        buffer = io.BytesIO()
+        twice.savefig(buffer, format=kind, metadata={without: None}, **({} if kind == "svg" else {"dpi": 150}))
+        found.append(buffer.getvalue())
+    monkeypatch.setattr(Figure, "draw", lambda self, renderer: draws.append(self) or once(self, renderer))
+    inline_svg(figure, "main")
+    paths = save(figure, tmp_path, "main")
+    assert draws == [figure] * 3
+    assert [path.read_bytes() for path in paths] == found[1:]
 
 
 def test_a_matplotlibrc_changes_no_figure(study, tmp_path):

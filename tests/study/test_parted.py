@@ -4,7 +4,7 @@ import pytest
 
 from ssma.errors import StudyError
 from ssma.study.config import parse_study
-from ssma.study.cost import _reference, plan_cost
+from ssma.study.cost import _reference, _size, plan_cost
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 
@@ -126,7 +126,8 @@ def test_what_cannot_be_asked():
 def test_an_epoch_costs_what_its_parts_do(tmp_path):
     plan = plan_of(datasets={"papers": ARXIV}, training={"max_epochs": 10, "batch_size": 2})
     (arm,) = plan["arms"]
-    cost = _reference(arm, plan["datasets"]["papers"], Results(tmp_path))
+    papers = plan["datasets"]["papers"]
+    cost = _reference(arm, papers, _size(papers, Results(tmp_path)))
     # 10 epochs of 64 steps of 4 layers on 2 x 169343 / 128 nodes of width 64
     assert cost == pytest.approx(10 * 64 * 4 * (7.3e-4 + 2.2e-8 * 2 * 169343 / 128 * 64))
     assert plan_cost(plan, Results(tmp_path)).unknown == ()

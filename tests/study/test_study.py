@@ -17,7 +17,7 @@ from ssma.errors import StudyError
 from ssma.report.labels import point_text, setting
 from ssma.study.classes import class_fingerprint
 from ssma.study.config import Study, did_you_mean, load_study, parse_study
-from ssma.study.cost import Cost, _reference, describe, plan_cost
+from ssma.study.cost import Cost, _reference, _size, describe, plan_cost
 from ssma.study.ids import canonical_json, code_fingerprint, digest, seed_from
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
@@ -690,6 +690,18 @@ def test_a_plan_costs_what_its_arms_cost(tmp_path):
     assert plan_cost(plan_of(datasets={"x": {"source": "tu"}}), Results(tmp_path)).unknown == ("x",)
 
 
+def test_an_estimate_reads_the_card_of_a_data_set_once_for_all_its_arms(tmp_path, monkeypatch):
+    plan, results, reads = plan_of(), Results(tmp_path), []
+    before = plan_cost(plan, results)
+    cards = [results.data(dataset["id"]) / "card.json" for dataset in plan["datasets"].values()]
+    for path in cards:
+        write_record(path, {"num_graphs": 100_000, "num_nodes": 3_000_000})
+    monkeypatch.setattr("ssma.study.cost.read_record", lambda path: reads.append(path) or read_record(path))
+    cost = plan_cost(plan, results)
+    assert sorted(reads) == sorted(cards) and len(cards) < cost.arms == 24
+    assert cost.seconds > 10 * before.seconds
+
+
 def test_an_estimate_says_what_it_rests_on():
     fits, steps = "by fits of their data set, layer and aggregator", "by reference steps up to the epoch cap"
     for measured, told in ((0, steps), (2, f"2 of 3 {fits}, the others {steps}"), (3, fits)):
@@ -722,7 +734,8 @@ def test_a_fit_costs_by_layer_aggregator_and_slots(tmp_path, label, layer_second
     plan = plan_of(training={"max_epochs": 10, "batch_size": 32}, model={"num_layers": 3})
     arm = named_arm(plan, label)
     steps = round(188 * 0.8 / 32)  # of eight in ten folds
-    cost = _reference(arm, plan["datasets"]["MUTAG"], Results(tmp_path))
+    mutag = plan["datasets"]["MUTAG"]
+    cost = _reference(arm, mutag, _size(mutag, Results(tmp_path)))
     assert cost == pytest.approx(10 * steps * 3 * layer_seconds)
 
 

@@ -422,6 +422,25 @@ def test_sqlite_is_in_wal_mode(results):
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+def test_commits_to_a_store_in_wal_mode_do_not_wait_for_the_disk(results, tmp_path):
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.engine import Engine
+
+    levels = []
+
+    def look(connection, _):
+        levels.append(connection.execute("PRAGMA synchronous").fetchone()[0])
+
+    event.listen(Engine, "connect", look)
+    try:
+        make_client(tracking_uri(results, None)).get_experiment_by_name("made")
+        create_engine(f"sqlite:///{tmp_path}/other.db").connect().close()
+    finally:
+        event.remove(Engine, "connect", look)
+    normal, full = 1, 2
+    assert levels == [normal, full], "the other one is in no WAL mode"
+
+
 PROCESS = """
 import sys
 from pathlib import Path
