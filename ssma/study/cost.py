@@ -122,7 +122,8 @@ def describe(cost: Cost, cores: int) -> str:
         told = _basis(cost.theory_measured, number, "by their own records", "by reference steps")
         lines.append(f"of it about {alone} for {counted(number, 'theory experiment')} ({told})")
     if cost.on_gpu is not None:
-        lines.append(f"the arms on one GPU instead: about {duration(cost.on_gpu)} (by steps of an NVIDIA H200)")
+        alone = duration(cost.on_gpu)
+        lines.append(f"the arms on one GPU instead: about {alone}{left_out} (by steps of an NVIDIA H200)")
     return "\n".join(lines)
 
 
