@@ -152,7 +152,7 @@ class _AttendedSum(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, edge_index: Tensor, forth: _Sums, back: _Sums) -> Tensor:
         ctx.forth, ctx.back = forth, back
         ctx.save_for_backward(x, weight, edge_index)
-        return forth(x.reshape(-1, x.size(2)), weight.flatten()).unflatten(0, (-1, x.size(1)))
+        return forth(x.reshape(-1, x.size(2)), weight.reshape(-1)).view(-1, *x.shape[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -135,6 +135,17 @@ def test_a_sum_over_neighbours_has_higher_derivatives(weighted):
     assert torch.autograd.gradgradcheck(lambda x: neighbour_sum(x, edge_index, 4, weight).pow(3), x)
 
 
+def test_sums_give_the_gradients_of_several_outputs_at_once():
+    edge_index, x = edges()[:, :20] % 4, torch.randn(4, 2, 3, dtype=torch.float64)
+    weight = torch.rand(20, 2, dtype=torch.float64)
+
+    def outputs(x, weight):
+        return attended_sum(x, edge_index, 4, weight).flatten(1) + neighbour_sum(x.flatten(1), edge_index, 4)
+
+    found = [torch.autograd.functional.jacobian(outputs, (x, weight), vectorize=each) for each in (False, True)]
+    torch.testing.assert_close(*found)
+
+
 def test_an_attended_sum_has_higher_derivatives():
     edge_index = edges()[:, :20] % 4
     x = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
