@@ -222,8 +222,10 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     notes = _lost("x", x) + _lost("edge_attr", [data_list[number].edge_attr for number in kept]) + lost_digits("y", y)
     if unread := sorted({key for data in data_list for key in data.to_dict()} - READ):
         notes.append(f"not used of the graphs: {', '.join(unread)}")
-    rest = {"label_mapping": mapping, "raw_files": raw_files, "dropped_graphs": dropped, "notes": notes}
-    return Loaded(graphs, "graph", task, metric, outputs, words, loss, **rest)
+    return Loaded(
+        graphs, "graph", task, metric, outputs, words, loss,
+        label_mapping=mapping, raw_files=raw_files, dropped_graphs=dropped, notes=notes,
+    )  # fmt: skip
 
 
 def _unchanged(spec: dict[str, Any]) -> Path:

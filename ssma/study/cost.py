@@ -99,9 +99,9 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
     seconds += sum(alone.values())
     recorded = sum(own for _, own in theory.values())
     longest = max([longest, *alone.values()])
-    counts, names = (len(plan["arms"]), trials, fits), tuple(sorted(unknown))
+    arms, names = len(plan["arms"]), tuple(sorted(unknown))
     shown = None if plan["config"]["device"] == "cpu" else on_gpu
-    return Cost(*counts, seconds, measured, names, alone, recorded, longest, shown)
+    return Cost(arms, trials, fits, seconds, measured, names, alone, recorded, longest, shown)
 
 
 def describe(cost: Cost, cores: int) -> str:

@@ -717,7 +717,9 @@ def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(raw, "TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = "{}:{}".format(*silent.getsockname())
-        with pytest.raises(StudyError, match=r"own.waits .*TimeoutError: timed out; without a network let it read files that are here$"):
+        with pytest.raises(
+            StudyError, match=r"own.waits .*TimeoutError: timed out; without a network let it read files that are here$"
+        ):
             made_by("waits", tmp_path, address=address)
     assert socket.getdefaulttimeout() is None
 
