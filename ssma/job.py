@@ -48,8 +48,7 @@ class Watcher:
         if hyperparameters:
             texts = (f"{key}={f'{v:.4g}' if isinstance(v, float) else v}" for key, v in hyperparameters.items())
             told = f"{told} [{' '.join(texts)}]"
-        place = (self.done, self.fits, split)
-        log.info("fit %d of at most %d, split %d: %s, about %s left", *place, told, duration(left))
+        log.info("fit %d of at most %d, split %d: %s, about %s left", self.done, self.fits, split, told, duration(left))
 
     def trial(self, entry: dict[str, Any], records: list[dict[str, Any]]) -> None:
         """Logs a trial."""

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import mean, median
+from statistics import median
 from typing import Any
 
 import psutil
@@ -119,10 +119,10 @@ def interleaved(
 
 
 def _turn(work: Work, device: torch.device) -> float:
-    calls = [seconds_of(work, device)]
-    while sum(calls) < TURN_SECONDS:
-        calls.append(seconds_of(work, device))
-    return mean(calls)
+    spent, calls = seconds_of(work, device), 1
+    while spent < TURN_SECONDS:
+        spent, calls = spent + seconds_of(work, device), calls + 1
+    return spent / calls
 
 
 def peak_bytes(work: Work, device: torch.device) -> int:

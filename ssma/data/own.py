@@ -92,7 +92,7 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     Raises:
         StudyError: If the class cannot be imported or called, or with what is wrong in its graphs.
     """
-    dotted, arguments = spec["class"], dict(spec["arguments"])
+    dotted, arguments, parameters = spec["class"], dict(spec["arguments"]), {}
     module, _, name = dotted.rpartition(".")
     folder = (work / "pyg").absolute()  # the class may change the working directory
     allow_graphs()  # many classes read what they have processed by torch.load
@@ -116,7 +116,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
             raise
         remedy = "mend the class, its arguments or PYTHONPATH"
         if isinstance(error, ConnectionError | TimeoutError) or type(error).__module__.split(".")[0] in NETWORK:
-            remedy = "without a network fetch its raw files elsewhere, and name their folder as root in arguments"
+            here = "name a copy of its root, with what it downloads elsewhere, as root in arguments"
+            remedy = f"without a network {here if 'root' in parameters else 'let it read files that are here'}"
         told = f"{dotted} with {spec['arguments']}: {type(error).__name__}: {error}"
         raise StudyError(f"{told}; {remedy}") from error
     loaded = check_graphs(data_list, spec, {})
@@ -221,8 +222,10 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     notes = _lost("x", x) + _lost("edge_attr", [data_list[number].edge_attr for number in kept]) + lost_digits("y", y)
     if unread := sorted({key for data in data_list for key in data.to_dict()} - READ):
         notes.append(f"not used of the graphs: {', '.join(unread)}")
-    rest = {"label_mapping": mapping, "raw_files": raw_files, "dropped_graphs": dropped, "notes": notes}
-    return Loaded(graphs, "graph", task, metric, outputs, words, loss, **rest)
+    return Loaded(
+        graphs, "graph", task, metric, outputs, words, loss,
+        label_mapping=mapping, raw_files=raw_files, dropped_graphs=dropped, notes=notes,
+    )  # fmt: skip
 
 
 def _unchanged(spec: dict[str, Any]) -> Path:

@@ -20,7 +20,6 @@ from torch_geometric import seed_everything
 
 import ssma
 from ssma.aggr import SSMAAggregation
-from ssma.aggr.registry import imported
 from ssma.data.batches import Batches
 from ssma.data.degrees import degree_histogram
 from ssma.data.parts import PartBatches, WholeBatch
@@ -96,9 +95,7 @@ def _fit(path: Path, prepared: Prepared, spec: dict[str, Any], device: torch.dev
     checkpoint, on_gpu = path.with_suffix(".ckpt"), device.type == "cuda"
     name = torch.cuda.get_device_name(device) if on_gpu else "cpu"  # later a GPU may not answer
     try:
-        if spec["class"]:  # first, since its module may set torch's precisions
-            imported(spec["class"])
-        with _deterministic(not on_gpu and spec["class"] is not None), _in_float32(on_gpu):
+        with _deterministic(not on_gpu and spec["class"] is not None):
             outcome = _train(prepared, spec, device, compiled, checkpoint, now)
     except (Exception, SystemExit) as error:  # a user's class may end the process, as one that reads its arguments does
         if isinstance(error, SystemExit) and error.code == STOPPED:
@@ -232,20 +229,23 @@ def _train(
     started = _restore(training, checkpoint, made_by) or now
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    status, reason = training.run(_Saver(checkpoint, {"made_by": made_by, "started": started}))
     scores, modules = dict.fromkeys(parts), None
-    if status == "ok":
-        load_state(network, training.best["state"])
-        seed_everything(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
-        for name, batches in parts.items():
-            found = evaluate(network, batches.epoch(), task.loss, task.metric)
-            scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}
-        if scores["validation"][task.metric] is None:  # it was a number in that epoch
-            status = "diverged"
-            reason = f"the validation {task.metric} of the best epoch was not finite when it was taken again at the end"
-            scores = dict.fromkeys(parts)
-        else:
-            modules = module_summaries(network)
+    with _in_float32(device.type == "cuda"):  # a user's class is imported and made by now
+        status, reason = training.run(_Saver(checkpoint, {"made_by": made_by, "started": started}))
+        if status == "ok":
+            load_state(network, training.best["state"])
+            seed_everything(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
+            for name, batches in parts.items():
+                found = evaluate(network, batches.epoch(), task.loss, task.metric)
+                scores[name] = {key: value if math.isfinite(value) else None for key, value in found.items()}
+            if scores["validation"][task.metric] is None:  # it was a number in that epoch
+                status = "diverged"
+                reason = (
+                    f"the validation {task.metric} of the best epoch was not finite when it was taken again at the end"
+                )
+                scores = dict.fromkeys(parts)
+            else:
+                modules = module_summaries(network)
     seconds = sum(training.history["seconds"])
     return scores | {
         "status": status,

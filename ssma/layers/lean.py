@@ -13,7 +13,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import is_sparse
 
 from ssma.aggr import SumAggregation
-from ssma.aggr.grouped import head_groups, prepared
+from ssma.aggr.grouped import prepared
 from ssma.aggr.opaque import recorded
 
 
@@ -105,7 +105,7 @@ def _only_sums(layer: MessagePassing, x: Any, edge_index: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Sums of rows over the edges of each key; with heads, a row, an edge and a key is each of one head.
+    """Sums of rows over the edges of each key.
 
     Args:
         rows: The row that each edge adds, sorted by key and otherwise in the edges' order, ``[E]``.
@@ -118,20 +118,32 @@ class _Sums:
     start: Tensor
 
     @classmethod
-    def over(cls, key: Tensor, rows: Tensor, keys: int, heads: int) -> "_Sums":
+    def over(cls, key: Tensor, rows: Tensor, keys: int) -> "_Sums":
         sizes = key.bincount(minlength=keys)
         if sizes.numel() > keys:
             raise IndexError(f"edge_index got node {sizes.numel() - 1} but expected one below {keys}")
-        if heads > 1:
-            key, rows, sizes = head_groups(key, heads), head_groups(rows, heads), sizes.repeat_interleave(heads)
         order = key.argsort(stable=True)
         return cls(rows[order], order, torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]))
 
     def __call__(self, x: Tensor, weight: Tensor | None) -> Tensor:
         weight = None if weight is None else weight.index_select(0, self.order)
-        return torch.ops.aten._embedding_bag_forward_only(
-            x, self.rows, self.start, mode=0, per_sample_weights=weight, include_last_offset=True
-        )[0]
+        return _bags(x, self.rows, self.start, weight, end=True)
+
+    def of_heads(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Returns the sums of each head, of states ``[n, heads, C]`` and weights ``[E, heads]``: first all of one head,
+        then all of the next, so that one order of the edges serves all."""
+        _, heads, channels = x.shape
+        head = torch.arange(heads, device=x.device).unsqueeze(1)
+        rows, start = self.rows * heads + head, self.start[:-1] + self.rows.numel() * head
+        weight = weight.index_select(0, self.order).t().reshape(-1)
+        out = _bags(x.reshape(-1, channels), rows.flatten(), start.flatten(), weight, end=False)
+        return out.view(heads, -1, channels).transpose(0, 1).contiguous()
+
+
+def _bags(x: Tensor, rows: Tensor, start: Tensor, weight: Tensor | None, end: bool) -> Tensor:
+    return torch.ops.aten._embedding_bag_forward_only(
+        x, rows, start, mode=0, per_sample_weights=weight, include_last_offset=end
+    )[0]
 
 
 class _NeighbourSum(torch.autograd.Function):
@@ -152,7 +164,7 @@ class _AttendedSum(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight: Tensor, edge_index: Tensor, forth: _Sums, back: _Sums) -> Tensor:
         ctx.forth, ctx.back = forth, back
         ctx.save_for_backward(x, weight, edge_index)
-        return forth(x.reshape(-1, x.size(2)), weight.flatten()).unflatten(0, (-1, x.size(1)))
+        return forth.of_heads(x, weight)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -230,15 +242,15 @@ def attended_sum(x: Tensor, edge_index: Tensor, targets: int, weight: Tensor) ->
     Raises:
         IndexError: As :func:`neighbour_sum`.
     """
-    forth, back = _both_ways(edge_index, x.size(0), targets, x.size(1))
+    forth, back = _both_ways(edge_index, x.size(0), targets)
     dtype = torch.promote_types(x.dtype, weight.dtype)  # that of a message
     return _AttendedSum.apply(x.to(dtype), weight.to(dtype), edge_index, forth, back)
 
 
-def _both_ways(edge_index: Tensor, sources: int, targets: int, heads: int = 1) -> tuple[_Sums, _Sums]:
-    """Returns the sums over the edges of each target, and of each source, head by head."""
+def _both_ways(edge_index: Tensor, sources: int, targets: int) -> tuple[_Sums, _Sums]:
+    """Returns the sums over the edges of each target, and of each source."""
     source, target = edge_index
     return _kept(
-        _KNOWN, edge_index, (sources, targets, heads),
-        lambda: (_Sums.over(target, source, targets, heads), _Sums.over(source, target, sources, heads)),
+        _KNOWN, edge_index, (sources, targets),
+        lambda: (_Sums.over(target, source, targets), _Sums.over(source, target, sources)),
     )  # fmt: skip

@@ -66,7 +66,8 @@ def build(results: Results, out: Path, ablation: str | None = None) -> None:
     if in_place and not (results.frame.exists() or results.fits.exists()):
         told = "holds no records of fits, and would be a report with one in it, in which no job runs"
         raise StudyError(f"{results.root}: {told}; give another folder to --out")
-    if Results(out).fits.exists() and not in_place:
+    prepared_there = Results(out).plan.exists() and any(out.glob("data/*/splits.json"))  # of which a report has sizes
+    if not in_place and (Results(out).fits.exists() or prepared_there):
         told = "is another results folder, whose plan and table of all records those of the report would replace"
         raise StudyError(f"{out}: {told}; give another folder to --out")
     if ablation:

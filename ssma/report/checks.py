@@ -90,7 +90,9 @@ def _effort(rows: list[Row]) -> dict[str, Any] | None:
 
 def _unlike(effort: list[dict[str, Any]], same_plan: bool, sized: bool) -> Iterator[tuple[str, list[str]]]:
     """Yields what is unlike, and how it is told of each arm."""
-    complete, epochs, parameters, devices = ([one[key] for one in effort] for key in effort[0])
+    complete, epochs, parameters, devices = (
+        [one[key] for one in effort] for key in ("complete", "epochs", "parameters", "devices")
+    )
     if same_plan and len(set(complete)) > 1:
         yield "complete trials are", list(map(str, complete))
     if max(epochs) > 2 * min(epochs):

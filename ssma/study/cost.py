@@ -99,9 +99,9 @@ def plan_cost(plan: dict[str, Any], results: Results) -> Cost:
     seconds += sum(alone.values())
     recorded = sum(own for _, own in theory.values())
     longest = max([longest, *alone.values()])
-    counts, names = (len(plan["arms"]), trials, fits), tuple(sorted(unknown))
+    arms, names = len(plan["arms"]), tuple(sorted(unknown))
     shown = None if plan["config"]["device"] == "cpu" else on_gpu
-    return Cost(*counts, seconds, measured, names, alone, recorded, longest, shown)
+    return Cost(arms, trials, fits, seconds, measured, names, alone, recorded, longest, shown)
 
 
 def describe(cost: Cost, cores: int) -> str:
@@ -122,7 +122,8 @@ def describe(cost: Cost, cores: int) -> str:
         told = _basis(cost.theory_measured, number, "by their own records", "by reference steps")
         lines.append(f"of it about {alone} for {counted(number, 'theory experiment')} ({told})")
     if cost.on_gpu is not None:
-        lines.append(f"the arms on one GPU instead: about {duration(cost.on_gpu)} (by steps of an NVIDIA H200)")
+        alone = duration(cost.on_gpu)
+        lines.append(f"the arms on one GPU instead: about {alone}{left_out} (by steps of an NVIDIA H200)")
     return "\n".join(lines)
 
 

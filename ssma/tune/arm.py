@@ -55,8 +55,10 @@ def tune_arm(
 
     trials: list[TrialResult] = []
     if arm["space"]:
-        name, asked = arm["search_id"], (arm["space"], arm["trials"], arm["tune_splits"], direction, arm["prune"])
-        trials = search(results.search(name), name, *asked, run_fit, tell, arm["sampler"], storage_url)
+        trials = search(
+            results.search(arm["search_id"]), arm["search_id"], arm["space"], arm["trials"], arm["tune_splits"],
+            direction, arm["prune"], run_fit, tell, arm["sampler"], storage_url,
+        )  # fmt: skip
     complete = {result.number: result for result in trials if result.state == "complete"}
     judged_on = "test" if arm["selection"] == "test" else "validation"
     scores = {number: result.scores(judged_on) for number, result in complete.items()}

@@ -698,23 +698,28 @@ def test_a_class_that_lists_a_folder_gets_the_names_in_order(tmp_path, monkeypat
     assert os.listdir(tmp_path / "root/raw")[0] == "19.txt"
 
 
-ELSEWHERE = "without a network fetch its raw files elsewhere, and name their folder as root in arguments"
+def unreachable(root):
+    if not Path(root, "raw/a.txt").exists():
+        raise URLError("Name or service not known")
+    return [graph(0, 0), graph(1, 1)]
 
 
-def unreachable():
-    raise URLError("Name or service not known")
-
-
-def test_a_class_that_downloads_without_a_network_is_told_where_raw_files_go(tmp_path):
-    with pytest.raises(StudyError, match=f"urlopen error Name or service not known>; {ELSEWHERE}$"):
-        made_by("unreachable", tmp_path)
+def test_a_class_that_downloads_without_a_network_gets_a_copy_of_its_root(tmp_path):
+    told = "without a network name a copy of its root, with what it downloads elsewhere, as root in arguments"
+    with pytest.raises(StudyError, match=f"urlopen error Name or service not known>; {told}$"):
+        made_by("unreachable", tmp_path / "work")
+    (tmp_path / "copy/raw").mkdir(parents=True)
+    (tmp_path / "copy/raw/a.txt").touch()
+    assert made_by("unreachable", tmp_path / "work", root=str(tmp_path / "copy")).graphs.num_graphs == 2
 
 
 def test_a_class_whose_server_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(raw, "TIMEOUT", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = "{}:{}".format(*silent.getsockname())
-        with pytest.raises(StudyError, match=rf"own.waits .*TimeoutError: timed out; {ELSEWHERE}"):
+        with pytest.raises(
+            StudyError, match=r"own.waits .*TimeoutError: timed out; without a network let it read files that are here$"
+        ):
             made_by("waits", tmp_path, address=address)
     assert socket.getdefaulttimeout() is None
 

@@ -141,11 +141,12 @@ def may_round():
     "setting",
     ["torch.set_float32_matmul_precision('high')", "torch.backends.fp32_precision = 'tf32'"],  # the first of containers
 )
-def test_nothing_rounds_to_tf32_whoever_asked_for_it(tmp_path, monkeypatch, setting):
-    code = f"import torch\nfrom ssma.aggr import MaxAggregation\n{setting}\n\n\nclass Own(MaxAggregation):\n"
-    (tmp_path / "rounding.py").write_text(
-        code + "    def __init__(self, in_channels, heads):\n        super().__init__()\n"
-    )
+@pytest.mark.parametrize("where", ["module", "class"])
+def test_nothing_rounds_to_tf32_whoever_asked_for_it(tmp_path, monkeypatch, where, setting):
+    of_module, of_class = (setting, "") if where == "module" else ("", setting)
+    code = f"import torch\nfrom ssma.aggr import MaxAggregation\n{of_module}\n\n\nclass Own(MaxAggregation):\n"
+    code += f"    def __init__(self, in_channels, heads):\n        super().__init__()\n        {of_class}\n"
+    (tmp_path / "rounding.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "rounding", raising=False)
     seen, real = [], Training.run
@@ -155,7 +156,7 @@ def test_nothing_rounds_to_tf32_whoever_asked_for_it(tmp_path, monkeypatch, sett
         with pretended_gpu():
             records = [run.run_fit(Results(tmp_path), prepared(), spec | {"seed": seed}, GPU) for seed in (5, 6)]
         assert [record["reason"] for record in records] == [None, None]
-        assert seen == [[False, False, False]] * 2, "the first fit imports the module"
+        assert seen == [[False, False, False]] * 2, "the first fit imports the module, each makes the class"
         assert may_round() == [True, True, True], "as it was outside of fits"
     finally:
         torch.backends.fp32_precision = "none"

@@ -61,6 +61,15 @@ def test_an_attended_sum_and_its_gradients_in_a_python_loop():
     torch.testing.assert_close((out.detach(), *gradients), (by_hand, of_x, of_weight), rtol=1e-13, atol=1e-13)
 
 
+def test_heads_share_one_order_of_the_edges():
+    """Edges of validation are kept for a whole fit, and what is kept of each edge with them."""
+    edge_index = edges()
+    neighbour_sum(torch.ones(NODES, 3), edge_index, TARGETS)
+    kept = lean_module._KNOWN[edge_index][1]
+    attended_sum(torch.ones(NODES, 8, 3), edge_index, TARGETS, torch.ones(EDGES, 8))
+    assert lean_module._KNOWN[edge_index][1] is kept
+
+
 def test_without_edges_or_nodes_sums_are_zero():
     none = torch.empty(2, 0, dtype=torch.int64)
     x = torch.randn(4, 3, requires_grad=True)
@@ -133,6 +142,17 @@ def test_a_sum_over_neighbours_has_higher_derivatives(weighted):
     weight = torch.rand(20, dtype=torch.float64) if weighted else None
     x = torch.randn(4, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: neighbour_sum(x, edge_index, 4, weight).pow(3), x)
+
+
+def test_sums_give_the_gradients_of_several_outputs_at_once():
+    edge_index, x = edges()[:, :20] % 4, torch.randn(4, 2, 3, dtype=torch.float64)
+    weight = torch.rand(20, 2, dtype=torch.float64)
+
+    def outputs(x, weight):
+        return attended_sum(x, edge_index, 4, weight).flatten(1) + neighbour_sum(x.flatten(1), edge_index, 4)
+
+    found = [torch.autograd.functional.jacobian(outputs, (x, weight), vectorize=each) for each in (False, True)]
+    torch.testing.assert_close(*found)
 
 
 def test_an_attended_sum_has_higher_derivatives():

@@ -186,10 +186,11 @@ def test_a_study_of_which_no_fit_ran_gets_no_report_among_its_results(study, tmp
     assert files_of(bare.root) == {"plan.json"} and open_results(bare.plan)[1] == bare
 
 
-def test_the_results_of_another_study_keep_their_plan(study, tmp_path):
+@pytest.mark.parametrize("kind", ["fit", "data"])  # a study of which some fits ran, and one that is prepared
+def test_the_results_of_another_study_keep_their_plan(study, tmp_path, kind):
     other = Results(tmp_path / "other")
     write_record(other.plan, read_plan(study.plan) | {"study": "other"})
-    write_record(other.fit("0a"), {"kind": "fit", "id": "0a"})
+    write_record(other.fit("0a") if kind == "fit" else other.data("d") / "splits.json", {"id": "0a"})
     with pytest.raises(StudyError, match=r"other: is another results folder, .* give another folder to --out"):
         build(study, other.root)
     assert read_plan(other.plan)["study"] == "other" and len(files_of(other.root)) == 2

@@ -719,6 +719,9 @@ def test_an_estimate_for_a_gpu_stands_beside_that_for_cores(tmp_path):
     told = f"the arms on one GPU instead: about {cost.on_gpu:.0f} s (by steps of an NVIDIA H200)"
     assert describe(cost, 2).splitlines()[2:] == [told]
     assert plan_cost(plan_of(device="cpu"), Results(tmp_path)).on_gpu is None
+    graphs = {"mine": {"source": "pyg", "class": "torch_geometric.datasets.QM9"}}
+    lines = describe(plan_cost(plan_of(datasets=graphs, **study), Results(tmp_path)), 2).splitlines()
+    assert all(", not counting mine (size unknown until prepared) (" in line for line in lines[1:]) and len(lines) == 3
 
 
 @pytest.mark.parametrize(

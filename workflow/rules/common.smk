@@ -31,15 +31,14 @@ try:
     PLAN = make_plan(parse_study(config))
     if workflow.is_main_process:
         dry = workflow.output_settings.dryrun or runs_nothing(sys.argv)
-        if "--no-hooks" in sys.argv and not dry:
-            raise StudyError(
-                "--no-hooks: leave it out; a hook writes the study's plan, which its jobs read"
-            )
         results = Results(Path("results", PLAN["study"]))
         _, alone = free_dead_locks(Path(".snakemake"), PLAN["study"])
         if alone:  # else a dry run would take from a run what its jobs need
             forget_lost(results, PLAN)
             forget_outdated(results, PLAN, Path(".snakemake"), dry)
+            if "--no-hooks" in sys.argv and not dry:  # else `onstart` does
+                date_today(results)
+                write_record(results.plan, PLAN)
         cores = (
             workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
         )
