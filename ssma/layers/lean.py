@@ -44,15 +44,7 @@ class LeanGINConv(GINConv):
 
 class LeanGATConv(GATConv):
     r"""PyG's `GATConv`, whose edges get no states of their own where only their score is asked:
-    :math:`a^\top (W e) = (W^\top a)^\top e`. A sum over edges as they are given makes no message for each."""
-
-    def propagate(self, edge_index: Tensor, size: tuple[int, int] | None = None, **states: Any) -> Tensor:
-        """Returns what the nodes' heads aggregate, ``[n, heads, out_channels]``."""
-        x, targets = states["x"]
-        usual = targets is x and size is None and not self.add_self_loops  # each layer adds them anew
-        if not usual or not _only_sums(self, x.flatten(1), edge_index):
-            return super().propagate(edge_index, size=size, **states)
-        return attended_sum(x, edge_index, x.size(0), states["alpha"])
+    :math:`a^\top (W e) = (W^\top a)^\top e`."""
 
     def edge_update(
         self,
@@ -72,7 +64,6 @@ class LeanGATConv(GATConv):
         return super().edge_update(alpha_j, alpha_i, edge_attr, index, ptr, dim_size)
 
 
-EDGES = {"cpu": 2**9, "cuda": 2**20}  # whose ends are compared at once: what caches hold; what keeps a GPU busy
 HOOKS = ("propagate_forward", "message_forward_pre", "message_forward", "aggregate_forward_pre", "aggregate_forward")
 LEAN = {GCNConv: LeanGCNConv, GINConv: LeanGINConv, GATConv: LeanGATConv}
 
@@ -119,31 +110,17 @@ class _Sums:
 
     @classmethod
     def over(cls, key: Tensor, rows: Tensor, keys: int) -> "_Sums":
+        order = key.argsort(stable=True)
         sizes = key.bincount(minlength=keys)
         if sizes.numel() > keys:
             raise IndexError(f"edge_index got node {sizes.numel() - 1} but expected one below {keys}")
-        order = key.argsort(stable=True)
         return cls(rows[order], order, torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]))
 
     def __call__(self, x: Tensor, weight: Tensor | None) -> Tensor:
         weight = None if weight is None else weight.index_select(0, self.order)
-        return _bags(x, self.rows, self.start, weight, end=True)
-
-    def of_heads(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Returns the sums of each head, of states ``[n, heads, C]`` and weights ``[E, heads]``: first all of one head,
-        then all of the next, so that one order of the edges serves all."""
-        _, heads, channels = x.shape
-        head = torch.arange(heads, device=x.device).unsqueeze(1)
-        rows, start = self.rows * heads + head, self.start[:-1] + self.rows.numel() * head
-        weight = weight.index_select(0, self.order).t().reshape(-1)
-        out = _bags(x.reshape(-1, channels), rows.flatten(), start.flatten(), weight, end=False)
-        return out.view(heads, -1, channels).transpose(0, 1).contiguous()
-
-
-def _bags(x: Tensor, rows: Tensor, start: Tensor, weight: Tensor | None, end: bool) -> Tensor:
-    return torch.ops.aten._embedding_bag_forward_only(
-        x, rows, start, mode=0, per_sample_weights=weight, include_last_offset=end
-    )[0]
+        return torch.ops.aten._embedding_bag_forward_only(
+            x, self.rows, self.start, mode=0, per_sample_weights=weight, include_last_offset=True
+        )[0]
 
 
 class _NeighbourSum(torch.autograd.Function):
@@ -159,26 +136,8 @@ class _NeighbourSum(torch.autograd.Function):
         return _NeighbourSum.apply(grad, weight, ctx.back, ctx.forth), None, None, None
 
 
-class _AttendedSum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, edge_index: Tensor, forth: _Sums, back: _Sums) -> Tensor:
-        ctx.forth, ctx.back = forth, back
-        ctx.save_for_backward(x, weight, edge_index)
-        return forth.of_heads(x, weight)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, edge_index = ctx.saved_tensors
-        pieces = [
-            grad.index_select(0, target).mul_(x.index_select(0, source)).sum(2)
-            for source, target in edge_index.split(EDGES.get(x.device.type, EDGES["cuda"]), 1)
-        ]
-        of_x = _AttendedSum.apply(grad, weight, edge_index.flip(0), ctx.back, ctx.forth)
-        return of_x, torch.cat(pieces), None, None, None
-
-
 _KNOWN: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-"""How :func:`neighbour_sum` or :func:`attended_sum` add up the edges that they have seen, for the layers to come."""
+"""How :func:`neighbour_sum` adds up the edges that it has seen, for the layers to come."""
 
 _NORMALISED: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 """The edges that a GCN sums over instead, None for the same, and their weights."""
@@ -224,33 +183,9 @@ def neighbour_sum(x: Tensor, edge_index: Tensor, targets: int, weight: Tensor | 
     Raises:
         IndexError: If an edge comes from, or goes to, a node beyond them.
     """
-    forth, back = _both_ways(edge_index, x.size(0), targets)
-    return _NeighbourSum.apply(x, None if weight is None else weight.to(x.dtype), forth, back)
-
-
-def attended_sum(x: Tensor, edge_index: Tensor, targets: int, weight: Tensor) -> Tensor:
-    """Returns for each target and head the weighted sum of the states of its sources, ``[targets, heads, C]``.
-
-    Like :func:`neighbour_sum`, but for a state of each end of an edge where backward asks for a weight's gradient.
-
-    Args:
-        x: States of the sources, ``[n, heads, C]``.
-        edge_index: Sources and targets, ``[2, E]``.
-        targets: Number of targets.
-        weight: What the states are multiplied by, ``[E, heads]``.
-
-    Raises:
-        IndexError: As :func:`neighbour_sum`.
-    """
-    forth, back = _both_ways(edge_index, x.size(0), targets)
-    dtype = torch.promote_types(x.dtype, weight.dtype)  # that of a message
-    return _AttendedSum.apply(x.to(dtype), weight.to(dtype), edge_index, forth, back)
-
-
-def _both_ways(edge_index: Tensor, sources: int, targets: int) -> tuple[_Sums, _Sums]:
-    """Returns the sums over the edges of each target, and of each source."""
     source, target = edge_index
-    return _kept(
-        _KNOWN, edge_index, (sources, targets),
-        lambda: (_Sums.over(target, source, targets), _Sums.over(source, target, sources)),
+    forth, back = _kept(
+        _KNOWN, edge_index, (x.size(0), targets),
+        lambda: (_Sums.over(target, source, targets), _Sums.over(source, target, x.size(0))),
     )  # fmt: skip
+    return _NeighbourSum.apply(x, None if weight is None else weight.to(x.dtype), forth, back)
