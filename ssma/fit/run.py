@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ from ssma.study.records import PARTS, read_record, write_atomic, write_record
 
 CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
 RETRY_SECONDS = 60.0  # after a checkpoint that could not be written
+
+ROUNDING = tuple(product(("cuda", "mkldnn"), ("matmul", "rnn", "conv")))
+MATMUL = {None: "highest", "tf32": "high", "bf16": "medium"}  # torch's words for products of matrices
 
 log = logging.getLogger("ssma.fit")
 _traced: set[str] = set()  # errors whose traceback this process has shown: once is enough
@@ -164,36 +168,35 @@ def _deterministic(wanted: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _in_float32(wanted: bool) -> Iterator[None]:
-    """Lets products on a GPU keep all digits, whoever let them round to TF32: torch does so for cuDNN's recurrent
-    networks, NVIDIA's containers (``TORCH_ALLOW_TF32_CUBLAS_OVERRIDE``) for the others, and a user's module may. Arms
-    would be trained less exactly than what they are compared with, here or on another machine."""
-    if not wanted:
-        yield
-        return
-    before = _may_round()
-    _let_round(dict.fromkeys(before, False))
+def _in_float32() -> Iterator[None]:
+    """Lets products keep all digits, whoever let them round to TF32 or bfloat16: torch does so for cuDNN's recurrent
+    networks, NVIDIA's containers (``TORCH_ALLOW_TF32_CUBLAS_OVERRIDE``) for the others, and a user's module may, on a
+    CPU too. Arms would be trained less exactly than what they are compared with, here or on another machine."""
+    before = _rounding()
+    _let_round(dict.fromkeys(before))
     try:
         yield
     finally:
         _let_round(before)
 
 
-def _may_round() -> dict[str, bool]:
-    """Returns which operations on a GPU may round to TF32."""
-    if not hasattr(torch._C, "_get_fp32_precision_getter"):  # before torch 2.9
-        of_cudnn = torch.backends.cudnn.allow_tf32
-        return {"matmul": torch.backends.cuda.matmul.allow_tf32, "rnn": of_cudnn, "conv": of_cudnn}
-    # where a setting has its newer name, asking by its older one may be an error; that of rnn is hidden by a module
-    return {name: torch._C._get_fp32_precision_getter("cuda", name) == "tf32" for name in ("matmul", "rnn", "conv")}
+def _rounding() -> dict[tuple[str, str], str | None]:
+    """Returns what torch may round factors to, by backend and operation; None where it does not."""
+    if hasattr(torch._C, "_get_fp32_precision_getter"):
+        # where a setting has its newer name, asking by its older one may be an error; that of rnn is hidden by a module
+        found = {place: torch._C._get_fp32_precision_getter(*place) for place in ROUNDING}
+        return {place: name if name in MATMUL else None for place, name in found.items()}
+    matmul = {name: rounded for rounded, name in MATMUL.items()}[torch.get_float32_matmul_precision()]
+    of_cuda = ("tf32" if matmul else None, *["tf32" if torch.backends.cudnn.allow_tf32 else None] * 2)
+    return dict(zip(ROUNDING, (*of_cuda, matmul, None, None), strict=True))
 
 
-def _let_round(allowed: dict[str, bool]) -> None:
-    torch.set_float32_matmul_precision("high" if allowed["matmul"] else "highest")
-    torch.backends.cudnn.allow_tf32 = allowed["rnn"]
+def _let_round(allowed: dict[tuple[str, str], str | None]) -> None:
+    torch.set_float32_matmul_precision(MATMUL[allowed["mkldnn", "matmul"] or allowed["cuda", "matmul"]])
+    torch.backends.cudnn.allow_tf32 = allowed["cuda", "rnn"] is not None
     if hasattr(torch._C, "_set_fp32_precision_setter"):  # else what is set for all backends would hold
-        for name in ("rnn", "conv"):
-            torch._C._set_fp32_precision_setter("cuda", name, "tf32" if allowed[name] else "ieee")
+        for place, name in allowed.items():
+            torch._C._set_fp32_precision_setter(*place, name or "ieee")
 
 
 def _train(
@@ -230,7 +233,7 @@ def _train(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     scores, modules = dict.fromkeys(parts), None
-    with _in_float32(device.type == "cuda"):  # a user's class is imported and made by now
+    with _in_float32():  # a user's class is imported and made by now
         status, reason = training.run(_Saver(checkpoint, {"made_by": made_by, "started": started}))
         if status == "ok":
             load_state(network, training.best["state"])

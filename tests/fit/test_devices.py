@@ -1,6 +1,7 @@
 """Fits on a GPU are those on the CPU: nothing of them stays on the host. The GPU is pretended, its numbers are real."""
 
 import sys
+from contextlib import nullcontext
 from itertools import cycle
 
 import pretended_gpu as pretended
@@ -130,19 +131,27 @@ def test_recurrent_networks_train_in_float32_as_all_others(tmp_path, monkeypatch
     assert (record["reason"], seen, state()) == (None, [(False, False)], (True, False))
 
 
-def may_round():
-    """Says of matrix products, recurrent networks and convolutions on a GPU whether torch may round to TF32."""
-    places = (torch.backends.cuda.matmul, torch.backends.cudnn.rnn, torch.backends.cudnn.conv)
-    return [place.fp32_precision == "tf32" for place in places]
+def rounded_to():
+    """Returns what matrix products, recurrent networks and convolutions may round to, on a GPU and on a CPU."""
+    gpu, cpu = (torch.backends.cuda.matmul, torch.backends.cudnn), (torch.backends.mkldnn.matmul, torch.backends.mkldnn)
+    places = [(matmul, others.rnn, others.conv) for matmul, others in (gpu, cpu)]
+    return [[place.fp32_precision for place in group] for group in places]
 
 
 @pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="torch has its older names alone")
 @pytest.mark.parametrize(
-    "setting",
-    ["torch.set_float32_matmul_precision('high')", "torch.backends.fp32_precision = 'tf32'"],  # the first of containers
+    ("setting", "asked"),
+    [  # the first is that of NVIDIA's containers
+        ("torch.set_float32_matmul_precision('high')", [["tf32"] * 3, ["tf32", "ieee", "ieee"]]),
+        ("torch.set_float32_matmul_precision('medium')", [["tf32"] * 3, ["bf16", "ieee", "ieee"]]),
+        ("torch.backends.cuda.matmul.allow_tf32 = True", [["tf32"] * 3, ["ieee"] * 3]),
+        ("torch.backends.fp32_precision = 'tf32'", [["tf32"] * 3] * 2),
+        ("torch.backends.mkldnn.conv.fp32_precision = 'bf16'", [["ieee", "tf32", "tf32"], ["ieee", "ieee", "bf16"]]),
+    ],
 )
 @pytest.mark.parametrize("where", ["module", "class"])
-def test_nothing_rounds_to_tf32_whoever_asked_for_it(tmp_path, monkeypatch, where, setting):
+@pytest.mark.parametrize("device", ["gpu", "cpu"])
+def test_nothing_rounds_whoever_asked_for_it(tmp_path, monkeypatch, device, where, setting, asked):
     of_module, of_class = (setting, "") if where == "module" else ("", setting)
     code = f"import torch\nfrom ssma.aggr import MaxAggregation\n{of_module}\n\n\nclass Own(MaxAggregation):\n"
     code += f"    def __init__(self, in_channels, heads):\n        super().__init__()\n        {of_class}\n"
@@ -150,18 +159,26 @@ def test_nothing_rounds_to_tf32_whoever_asked_for_it(tmp_path, monkeypatch, wher
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "rounding", raising=False)
     seen, real = [], Training.run
-    monkeypatch.setattr(Training, "run", lambda *arguments: seen.append(may_round()) or real(*arguments))
+    monkeypatch.setattr(Training, "run", lambda *arguments: seen.append(rounded_to()) or real(*arguments))
     spec = spec_of("gcn", "max") | {"class": "rounding.Own", "class_code": "c"}
     try:
-        with pretended_gpu():
-            records = [run.run_fit(Results(tmp_path), prepared(), spec | {"seed": seed}, GPU) for seed in (5, 6)]
+        torch.backends.cudnn.allow_tf32 = True  # torch's default
+        with pretended_gpu() if device == "gpu" else nullcontext():
+            place = GPU if device == "gpu" else torch.device("cpu")
+            records = [run.run_fit(Results(tmp_path), prepared(), spec | {"seed": seed}, place) for seed in (5, 6)]
         assert [record["reason"] for record in records] == [None, None]
-        assert seen == [[False, False, False]] * 2, "the first fit imports the module, each makes the class"
-        assert may_round() == [True, True, True], "as it was outside of fits"
+        assert seen == [[["ieee"] * 3] * 2] * 2, "the first fit imports the module, each makes the class"
+        assert rounded_to() == asked, "as it was outside of fits"
     finally:
         torch.backends.fp32_precision = "none"
         torch.set_float32_matmul_precision("highest")
-        torch.backends.cuda.matmul.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision = "none"
+        for places in (
+            torch.backends.cuda.matmul,
+            torch.backends.mkldnn.matmul,
+            torch.backends.mkldnn.rnn,
+            torch.backends.mkldnn.conv,
+        ):
+            places.fp32_precision = "none"
         torch.backends.cudnn.allow_tf32 = True
 
 
