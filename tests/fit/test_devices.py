@@ -146,6 +146,7 @@ def rounded_to():
         ("torch.set_float32_matmul_precision('medium')", [["tf32"] * 3, ["bf16", "ieee", "ieee"]]),
         ("torch.backends.cuda.matmul.allow_tf32 = True", [["tf32"] * 3, ["ieee"] * 3]),
         ("torch.backends.fp32_precision = 'tf32'", [["tf32"] * 3] * 2),
+        ("torch.backends.fp32_precision = 'bf16'", [["ieee", "tf32", "tf32"], ["bf16"] * 3]),
         ("torch.backends.mkldnn.conv.fp32_precision = 'bf16'", [["ieee", "tf32", "tf32"], ["ieee", "ieee", "bf16"]]),
     ],
 )
