@@ -39,6 +39,8 @@ from ssma.study.records import PARTS, read_record, write_atomic, write_record
 
 CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
 RETRY_SECONDS = 60.0  # after a checkpoint that could not be written
+PLACES = tuple((backend, name) for backend in ("cuda", "mkldnn") for name in ("matmul", "rnn", "conv"))
+"""What torch has a precision of float32 for."""
 
 log = logging.getLogger("ssma.fit")
 _traced: set[str] = set()  # errors whose traceback this process has shown: once is enough
@@ -164,36 +166,34 @@ def _deterministic(wanted: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _in_float32(wanted: bool) -> Iterator[None]:
-    """Lets products on a GPU keep all digits, whoever let them round to TF32: torch does so for cuDNN's recurrent
-    networks, NVIDIA's containers (``TORCH_ALLOW_TF32_CUBLAS_OVERRIDE``) for the others, and a user's module may. Arms
-    would be trained less exactly than what they are compared with, here or on another machine."""
-    if not wanted:
-        yield
-        return
-    before = _may_round()
-    _let_round(dict.fromkeys(before, False))
+def _in_float32() -> Iterator[None]:
+    """Lets products keep all digits, whoever let them round: to TF32 on a GPU, where torch does so for cuDNN's
+    recurrent networks and NVIDIA's containers (``TORCH_ALLOW_TF32_CUBLAS_OVERRIDE``) for the others, or to bfloat16 on
+    a CPU that has it; a user's module may ask for either. Arms would be trained less exactly than what they are
+    compared with, here or on another machine."""
+    before = _precision()
+    _set_precision(dict.fromkeys(before, "ieee"))
     try:
         yield
     finally:
-        _let_round(before)
+        _set_precision(before)
 
 
-def _may_round() -> dict[str, bool]:
-    """Returns which operations on a GPU may round to TF32."""
+def _precision() -> dict[tuple[str, str], str]:
+    """Returns what operations on a GPU and on a CPU may round float32 to; to nothing else with ``ieee``."""
     if not hasattr(torch._C, "_get_fp32_precision_getter"):  # before torch 2.9
-        of_cudnn = torch.backends.cudnn.allow_tf32
-        return {"matmul": torch.backends.cuda.matmul.allow_tf32, "rnn": of_cudnn, "conv": of_cudnn}
+        of_cuda = {"matmul": torch.backends.cuda.matmul.allow_tf32, "rnn": torch.backends.cudnn.allow_tf32}
+        return {("cuda", name): "tf32" if allowed else "ieee" for name, allowed in of_cuda.items()}
     # where a setting has its newer name, asking by its older one may be an error; that of rnn is hidden by a module
-    return {name: torch._C._get_fp32_precision_getter("cuda", name) == "tf32" for name in ("matmul", "rnn", "conv")}
+    return {place: torch._C._get_fp32_precision_getter(*place) for place in PLACES}
 
 
-def _let_round(allowed: dict[str, bool]) -> None:
-    torch.set_float32_matmul_precision("high" if allowed["matmul"] else "highest")
-    torch.backends.cudnn.allow_tf32 = allowed["rnn"]
+def _set_precision(wanted: dict[tuple[str, str], str]) -> None:
+    torch.set_float32_matmul_precision("high" if wanted["cuda", "matmul"] == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = wanted["cuda", "rnn"] == "tf32"
     if hasattr(torch._C, "_set_fp32_precision_setter"):  # else what is set for all backends would hold
-        for name in ("rnn", "conv"):
-            torch._C._set_fp32_precision_setter("cuda", name, "tf32" if allowed[name] else "ieee")
+        for place in PLACES[1:]:
+            torch._C._set_fp32_precision_setter(*place, wanted[place])
 
 
 def _train(
@@ -230,7 +230,7 @@ def _train(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     scores, modules = dict.fromkeys(parts), None
-    with _in_float32(device.type == "cuda"):  # a user's class is imported and made by now
+    with _in_float32():  # a user's class is imported and made by now
         status, reason = training.run(_Saver(checkpoint, {"made_by": made_by, "started": started}))
         if status == "ok":
             load_state(network, training.best["state"])
