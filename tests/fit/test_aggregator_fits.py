@@ -568,17 +568,25 @@ def test_options_that_may_be_whole_numbers_stay_so():
     ]  # fmt: skip
 
 
-def test_a_module_that_changes_what_tensors_are_changes_no_fit(study, prepared, tmp_path, monkeypatch):
+@pytest.mark.parametrize("where", ["module", "class"])
+def test_a_class_that_changes_what_tensors_are_changes_no_fit(study, prepared, tmp_path, monkeypatch, where):
     """As one that also trains does: torch.set_default_device("cuda")."""
-    text = "import torch\nfrom torch_geometric.nn.aggr import SumAggregation\n\n{}\n\n\nclass Own(SumAggregation):\n"
-    text += "    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+    text = "import torch\nfrom torch_geometric.nn.aggr import SumAggregation\n\n{module}\n\n\n"
+    text += "class Own(SumAggregation):\n    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+    text += "        {class}\n"
     monkeypatch.syspath_prepend(tmp_path)
     spec, found = spec_of(study, prepared, "sum"), []
-    for name, line in (("calm", ""), ("moved", 'torch.set_default_device("meta")'),
-                       ("wide", "torch.set_default_dtype(torch.float64)")):  # fmt: skip
-        (tmp_path / f"{name}.py").write_text(text.format(line))
-        own = spec | {"aggregator": "mine", "class": f"{name}.Own"}
-        record = run_fit(Results(tmp_path / name), prepared, own, CPU)
-        found.append((record["status"], record["history"]["train_loss"]))
-    assert found == [("ok", found[0][1])] * 3
-    assert torch.zeros(1).device == CPU and torch.zeros(1).dtype == torch.float32
+    lines = {"calm": "", "moved": 'torch.set_default_device("meta")', "dull": "torch.set_grad_enabled(False)"}
+    try:
+        for name, line in (lines | {"wide": "torch.set_default_dtype(torch.float64)"}).items():
+            name += f"_{where}"
+            (tmp_path / f"{name}.py").write_text(text.format(**{"module": "", "class": ""} | {where: line}))
+            own = spec | {"aggregator": "mine", "class": f"{name}.Own"}
+            record = run_fit(Results(tmp_path / name), prepared, own, CPU)
+            found.append((record["reason"], record["history"] and record["history"]["train_loss"]))
+        assert found == [(None, found[0][1])] * 4
+        assert torch.zeros(1).device == CPU and torch.zeros(1).dtype == torch.float32 and torch.is_grad_enabled()
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
