@@ -216,6 +216,7 @@ def _train(
         _check_apart(network, other)
     network.to(device)
     compiled = compiled and compile_products(network)
+    described = describe(network)
     train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
     training = Training(network, train, validation, task, settings["training"], spec["seed"])
@@ -257,7 +258,7 @@ def _train(
         "history": training.history,
         "hidden_channels": width,
         "parameters": count_parameters(network),
-        "model": describe(network),
+        "model": described,
         "modules": modules,
         "seconds": seconds,
         "seconds_per_step": seconds / max(training.steps, 1),
