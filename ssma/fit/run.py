@@ -212,8 +212,7 @@ def _train(
     seed_everything(spec["seed"])
     network = make()
     check_seed(spec["seed"])
-    if other is not None:
-        _check_apart(network, other)
+    shared = {} if other is None else _shared(network, other)
     network.to(device)
     compiled = compiled and compile_products(network)
     described = describe(network)
@@ -232,7 +231,8 @@ def _train(
         torch.cuda.reset_peak_memory_stats(device)
     scores, modules = dict.fromkeys(parts), None
     with _in_float32():  # a user's class is imported and made by now
-        status, reason = training.run(_Saver(checkpoint, {"made_by": made_by, "started": started}))
+        saver = _Saver(checkpoint, {"made_by": made_by, "started": started})
+        status, reason = training.run(lambda training: _check_unchanged(shared, other) or saver(training))
         if status == "ok":
             load_state(network, training.best["state"])
             seed_everything(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
@@ -266,14 +266,32 @@ def _train(
     }
 
 
-def _check_apart(network: Network, other: Network) -> None:
-    """Refuses two networks that train the same weights: a fit would begin with what the ones before it have learnt."""
-    known = {id(parameter) for parameter in other.parameters()}
+def _shared(network: Network, other: Network) -> dict[str, torch.Tensor]:
+    """Returns what the buffers hold that are those of both networks, by name.
+
+    Raises:
+        StudyError: If both train the same weights: a fit would begin with what the ones before it have learnt.
+    """
+    known = {id(tensor) for tensor in (*other.parameters(), *other.buffers())}
     for name, parameter in network.named_parameters():
         if id(parameter) in known and parameter.requires_grad:
             raise StudyError(
                 f"parameter {name} is one and the same in every network, so that a fit would begin with what others "
                 f"have learnt; make it in __init__, where a default such as act=PReLU() is made once for all"
+            )
+    return {name: buffer.cpu().clone() for name, buffer in network.named_buffers() if id(buffer) in known}
+
+
+def _check_unchanged(shared: dict[str, torch.Tensor], other: Network | None) -> None:
+    """Refuses a fit that changes the buffers of another network, which the fits after it would begin with."""
+    now = dict(other.named_buffers()) if shared else {}
+    for name, before in shared.items():
+        found = now[name].cpu()
+        if found.shape != before.shape or bool(((found != before) & ~found.isnan()).any()):
+            raise StudyError(
+                f"buffer {name} is one and the same in every network, and a fit changes it, so that others would begin "
+                f"with what it has left; make it in __init__, where a default such as norm=BatchNorm1d(1) is made once "
+                f"for all"
             )
 
 

@@ -294,6 +294,30 @@ def test_weights_that_all_networks_share_are_refused_in_the_first_fit(study, pre
     assert run_fit(Results(tmp_path), prepared, spec, CPU)["status"] == "ok"
 
 
+class Normed(SumAggregation):
+    """A user's class with a norm as a default: it has no weights, but goes on with the statistics of fits before."""
+
+    def __init__(self, in_channels, heads, norm=nn.BatchNorm1d(1, affine=False), scale=torch.ones(1)):  # noqa: B008
+        super().__init__()
+        self.norm = norm
+        self.register_buffer("scale", scale)  # a constant may be shared
+
+    def forward(self, x, *args, **kwargs):
+        return super().forward(self.norm(x.reshape(-1, 1)).view_as(x) * self.scale, *args, **kwargs)
+
+
+def test_buffers_that_all_networks_share_end_a_fit_that_changes_them(study, prepared, tmp_path, monkeypatch):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Normed", "class_code": "c"}
+    record = run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
+    assert record["reason"] == (
+        "buffer blocks.0.conv.aggr_module.norm.running_mean is one and the same in every network, and a fit changes it, "
+        "so that others would begin with what it has left; make it in __init__, where a default such as "
+        "norm=BatchNorm1d(1) is made once for all"
+    )
+    monkeypatch.setattr(Normed.__init__, "__defaults__", (nn.Identity(), torch.ones(1)))
+    assert run_fit(Results(tmp_path / "b"), prepared, spec, CPU)["status"] == "ok"
+
+
 def summary_of(kind, study, prepared, folder):
     """Returns what a user's class tells of itself in the record of a fit with it, which has to be ok."""
     spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.{kind.__name__}", "class_code": "c"}
