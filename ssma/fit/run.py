@@ -267,31 +267,40 @@ def _train(
 
 
 def _shared(network: Network, other: Network) -> dict[str, torch.Tensor]:
-    """Returns what the buffers hold that are those of both networks, by name.
+    """Returns what :func:`_kept` says of tensors that are those of both networks.
 
     Raises:
         StudyError: If both train the same weights: a fit would begin with what the ones before it have learnt.
     """
-    known = {id(tensor) for tensor in (*other.parameters(), *other.buffers())}
+    known = {id(parameter) for parameter in other.parameters()}
     for name, parameter in network.named_parameters():
         if id(parameter) in known and parameter.requires_grad:
             raise StudyError(
                 f"parameter {name} is one and the same in every network, so that a fit would begin with what others "
                 f"have learnt; make it in __init__, where a default such as act=PReLU() is made once for all"
             )
-    return {name: buffer.cpu().clone() for name, buffer in network.named_buffers() if id(buffer) in known}
+    known = {id(tensor) for tensor in _kept(other).values()}
+    return {name: tensor.detach().cpu().clone() for name, tensor in _kept(network).items() if id(tensor) in known}
+
+
+def _kept(network: Network) -> dict[str, torch.Tensor]:
+    """Returns the buffers of a network, and tensors that are attributes of its classes, by what they are called."""
+    kinds = {kind for module in network.modules() for kind in type(module).__mro__}
+    attributes = {f"attribute {kind.__name__}.{name}": value for kind in kinds for name, value in vars(kind).items()}
+    tensors = {name: value for name, value in attributes.items() if isinstance(value, torch.Tensor)}
+    return tensors | {f"buffer {name}": buffer for name, buffer in network.named_buffers()}
 
 
 def _check_unchanged(shared: dict[str, torch.Tensor], other: Network | None) -> None:
-    """Refuses a fit that changes the buffers of another network, which the fits after it would begin with."""
-    now = dict(other.named_buffers()) if shared else {}
+    """Refuses a fit that changes what another network keeps, which the fits after it would begin with."""
+    now = _kept(other) if shared else {}
     for name, before in shared.items():
-        found = now[name].cpu()
+        found = now[name].detach().cpu()
         if found.shape != before.shape or bool(((found != before) & ~found.isnan()).any()):
             raise StudyError(
-                f"buffer {name} is one and the same in every network, and a fit changes it, so that others would begin "
-                f"with what it has left; make it in __init__, where a default such as norm=BatchNorm1d(1) is made once "
-                f"for all"
+                f"{name} is one and the same in every network, and a fit changes it, so that others would begin with "
+                f"what it has left; make it in __init__, as a buffer, and not as a default or an attribute of the "
+                f"class, of which there is one for all"
             )
 
 

@@ -306,15 +306,36 @@ class Normed(SumAggregation):
         return super().forward(self.norm(x.reshape(-1, 1)).view_as(x) * self.scale, *args, **kwargs)
 
 
-def test_buffers_that_all_networks_share_end_a_fit_that_changes_them(study, prepared, tmp_path, monkeypatch):
-    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Normed", "class_code": "c"}
-    record = run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
-    assert record["reason"] == (
-        "buffer blocks.0.conv.aggr_module.norm.running_mean is one and the same in every network, and a fit changes it, "
-        "so that others would begin with what it has left; make it in __init__, where a default such as "
-        "norm=BatchNorm1d(1) is made once for all"
+class Global(SumAggregation):
+    """A user's class that keeps a mean in an attribute of the class."""
+
+    mean = torch.zeros(1)
+
+    def __init__(self, in_channels, heads, moved=True):
+        super().__init__()
+        self.moved = moved
+
+    def forward(self, x, *args, **kwargs):
+        if self.moved:
+            Global.mean += x.detach().mean()
+        return super().forward(x - Global.mean, *args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "calm"),
+    [
+        (Normed, "buffer blocks.0.conv.aggr_module.norm.running_mean", (nn.Identity(), torch.ones(1))),
+        (Global, "attribute Global.mean", (False,)),
+    ],
+)
+def test_what_all_networks_share_ends_a_fit_that_changes_it(study, prepared, tmp_path, monkeypatch, kind, name, calm):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.{kind.__name__}", "class_code": "c"}
+    assert run_fit(Results(tmp_path / "a"), prepared, spec, CPU)["reason"] == (
+        f"{name} is one and the same in every network, and a fit changes it, so that others would begin with what it "
+        "has left; make it in __init__, as a buffer, and not as a default or an attribute of the class, of which there "
+        "is one for all"
     )
-    monkeypatch.setattr(Normed.__init__, "__defaults__", (nn.Identity(), torch.ones(1)))
+    monkeypatch.setattr(kind.__init__, "__defaults__", calm)
     assert run_fit(Results(tmp_path / "b"), prepared, spec, CPU)["status"] == "ok"
 
 
