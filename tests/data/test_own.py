@@ -182,6 +182,30 @@ class MapStyle(torch.utils.data.Dataset):
         return graph(number, number % 2)
 
 
+class OneObject(torch.utils.data.Dataset):
+    """It hands out one graph, which it changes for each number; in place, as a simulation that goes on does."""
+
+    def __init__(self, in_place):
+        self.in_place, self.graph = in_place, graph(0, 0)
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, number):
+        x, y = torch.full((3, 2), float(number)), torch.tensor([number % 2])
+        if self.in_place:
+            self.graph.x.copy_(x)
+            self.graph.y.copy_(y)
+        else:
+            self.graph.x, self.graph.y = x, y
+        return self.graph
+
+
+def one_object(in_place):
+    dataset = OneObject(in_place)
+    return (dataset[number] for number in range(4))
+
+
 def in_parts(split="train", train=None):
     return [graph(0, 0), graph(1, 1)] * {"train": 2, "all": 3}[split]
 
@@ -800,6 +824,15 @@ def test_a_part_that_a_class_hands_on_is_noted(tmp_path):
 
 def test_a_class_ends_at_its_length(tmp_path):
     assert made_by("MapStyle", tmp_path).graphs.y.tolist() == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("name", ["OneObject", "one_object"])
+def test_a_class_that_hands_out_one_object_for_all_graphs(tmp_path, name, in_place):
+    """All graphs were the last one."""
+    graphs = made_by(name, tmp_path, in_place=in_place).graphs
+    assert graphs.x[::3, 0].tolist() == [0, 1, 2, 3]
+    assert graphs.y.tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
