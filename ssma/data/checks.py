@@ -18,6 +18,11 @@ from ssma.data.splits import OWN
 from ssma.errors import StudyError
 from ssma.study.records import PARTS
 
+SIZES = (0.005, 500.0)
+"""Between them are the sizes of targets and features that the rates of a study fit: networks start with weights and
+outputs near 1, and AdamW changes a weight by about the rate in a step, however large what it learns is."""
+MOST_APART = 100.0  # sizes of columns that are learned together
+
 
 def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
     """Returns how many graphs are exact copies of others, and a note if there are any.
@@ -117,7 +122,8 @@ def lost_digits(what: str, values: Tensor) -> list[str]:
 
 def hard_targets(loaded: Loaded) -> list[str]:
     """Returns a note on targets whose mean is more than ten standard deviations from 0, as with energies, one on those
-    that have one value alone, and one if some have a hundred times the standard deviation of others, as in other units.
+    that have one value alone, one if some have a hundred times the standard deviation of others, as in other units, and
+    one on those whose standard deviation is not within ``SIZES``.
     """
     found, single, spreads = [], [], {}
     for number, column in enumerate(loaded.graphs.y.unbind(dim=1) if loaded.task == "regression" else ()):
@@ -139,13 +145,48 @@ def hard_targets(loaded: Loaded) -> list[str]:
             "which it makes smaller; leave it out"
         )
     least, most = (pick(spreads, key=spreads.get, default=None) for pick in (min, max))
-    if spreads and spreads[most] > 100 * spreads[least]:
+    if spreads and spreads[most] > MOST_APART * spreads[least]:
         notes.append(
             f"y: loss and {loaded.metric} are means over all columns, and the standard deviation is "
             f"{spreads[least]:.3g} in column {least} but {spreads[most]:.3g} in column {most}; bring them to one "
             "scale, or little is learned and told of the small ones"
         )
+    if sizes := [f"{spread:.3g} in column {number}" for number, spread in spreads.items() if not _fits(spread)]:
+        notes.append(
+            f"y: learned as it is, and its standard deviation is {', '.join(sizes)}; give it in another unit, in which "
+            "that is about 1, or little is learned"
+        )
     return notes
+
+
+def uneven_features(graphs: Graphs) -> list[str]:
+    """Returns a note on node and one on edge features of real numbers if some columns hold numbers a hundred times as
+    large as others, or all hold numbers that are not within ``SIZES``: networks start with equal weights for all
+    columns. The size of a column is the root mean square of its values other than 0.
+    """
+    notes = []
+    for name, value in (("x", graphs.x), ("edge_attr", graphs.edge_attr)):
+        if value is None or not value.is_floating_point():
+            continue
+        columns = (column[column != 0].double() for column in value.unbind(dim=1))
+        sizes = {number: float(held.square().mean().sqrt()) for number, held in enumerate(columns) if held.numel()}
+        least, most = (pick(sizes, key=sizes.get, default=None) for pick in (min, max))
+        if sizes and sizes[most] > MOST_APART * sizes[least]:
+            notes.append(
+                f"{name}: used as it is, and where it is not 0 its size is {sizes[least]:.3g} in column {least} but "
+                f"{sizes[most]:.3g} in column {most} (root mean square); bring the columns to one scale, or little is "
+                "learned of the small ones"
+            )
+        elif sizes and not _fits(sizes[most]):
+            notes.append(
+                f"{name}: used as it is, and where it is not 0 its size is up to {sizes[most]:.3g}, in column {most} "
+                "(root mean square); give it in another unit, in which that is about 1, or little is learned of it"
+            )
+    return notes
+
+
+def _fits(size: float) -> bool:
+    return SIZES[0] <= size <= SIZES[1]
 
 
 def edge_notes(graphs: Graphs) -> list[str]:

@@ -15,6 +15,7 @@ from ssma.data.checks import (
     hard_targets,
     measurable_labels,
     missing_classes,
+    uneven_features,
     untrained_codes,
 )
 from ssma.data.graphs import Graphs
@@ -72,7 +73,7 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     notes += copy_notes + alike_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
     for check in (missing_classes, untrained_codes, measurable_labels):
         notes += check(loaded, made["splits"])
-    notes += hard_targets(loaded)
+    notes += uneven_features(loaded.graphs) + hard_targets(loaded)
     loaded.graphs.save(folder / "graphs.pt")
     record = {"kind": "splits", "dataset": dataset["id"], "items": f"{loaded.level}s"} | made
     write_record(folder / "splits.json", record)

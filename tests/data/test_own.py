@@ -1015,6 +1015,47 @@ def test_targets_of_other_scales_are_noted(tmp_path, spread, told):
     assert found == [SINGLE, *[note] * told]
 
 
+@pytest.mark.parametrize(("unit", "told"), [(0.004, "0.004"), (0.006, None), (499.0, None), (501.0, "501")])
+def test_targets_of_a_size_that_is_not_learned_are_noted(tmp_path, unit, told):
+    """A linear function of the features was learned to a third of its deviation at 1 and at 300, and not at all at 0.001
+    and at 10,000."""
+    values = [unit * math.sqrt(7 / 8) * sign for sign in (-1, 1) * 4]
+    graphs = [graph(number, torch.tensor([[value]])) for number, value in enumerate(values)]
+    found = [note for note in prepared(tmp_path, graphs, task="regression")["notes"] if note[:2] == "y:"]
+    note = (
+        f"y: learned as it is, and its standard deviation is {told} in column 0; give it in another unit, in which that "
+        "is about 1, or little is learned"
+    )
+    assert found == [note] * (told is not None)
+
+
+@pytest.mark.parametrize("name", ["x", "edge_attr"])
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ((1.0, 99.0), None),
+        ((1.0, 101.0), "its size is 1 in column 0 but 101 in column 1 (root mean square); bring the columns to one"),
+        ((499.0, 499.0), None),
+        ((400.0, 501.0), "its size is up to 501, in column 1 (root mean square); give it in another unit"),
+        ((0.004, 0.001), "its size is up to 0.004, in column 0 (root mean square); give it in another unit"),
+        ((0.006, 0.006), None),
+        ((0.0, 0.0), None),
+    ],
+)
+def test_features_of_sizes_that_are_not_learned_are_noted(tmp_path, name, sizes, told):
+    """Also where a column is 0 in most rows, as a label is that few nodes have."""
+    rows = torch.tensor([sizes, [-size for size in sizes], (0.0, 0.0), (0.0, 0.0)])
+    changed = {"x": {"x": rows[:3]}, "edge_attr": {"edge_attr": rows}}[name]
+    card = prepared(tmp_path, [graph(number, number % 2, **changed) for number in range(9)])
+    found = [note for note in card["notes"] if note.startswith(f"{name}: used")]
+    assert len(found) == (told is not None) and all(told in note for note in found)
+
+
+def test_codes_have_no_size(tmp_path):
+    x = torch.tensor([[1, 1000], [0, 1000], [1, 1000]])
+    assert not any("size" in note for note in prepared(tmp_path, [graph(n, n % 2, x=x) for n in range(9)])["notes"])
+
+
 def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):
     graphs = [graph(number, [1, 2, 7][min(number // 4, 2)]) for number in range(10)]
     with pytest.raises(StudyError, match="class 7 has 2 members, too few for 3"):
