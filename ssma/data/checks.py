@@ -42,14 +42,41 @@ def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str,
 
 def find_alike(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
     """Returns how many graphs no message passing tells from others (see :func:`ssma.data.colours.refine`), exact
-    copies and isomorphic graphs among them, and a note if there are any; counts as those of ``find_copies``.
+    copies and isomorphic graphs among them, and notes if there are any, and if their targets differ; counts as those of
+    ``find_copies``.
     """
-    found = _repeated(refine(loaded.graphs).tolist() if loaded.level == "graph" else [], splits)
+    content = refine(loaded.graphs).tolist() if loaded.level == "graph" else []
+    found = _repeated(content, splits)
     note = (
         f"{found['graphs']} graphs are alike to message passing as isomorphic ones are, targets aside; up to "
         f"{max(found['leaked'])} validation and test graphs of a split have one like them in its training part"
     )
-    return found, [note] if found["graphs"] else []
+    return found, [note, *_contradictions(content, loaded)] if found["graphs"] else []
+
+
+def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
+    """Returns a note if graphs of the same content have different classes or real targets: on the best that one answer
+    for each content reaches, the class that most have, or the median.
+    """
+    if loaded.task == "multilabel":
+        return []
+    y, count, missed = loaded.graphs.y, 0, 0.0
+    alike: dict[Any, list[int]] = {}
+    for number, (own, target) in enumerate(zip(content, y, strict=True)):
+        if not target.isnan().all():
+            alike.setdefault(own, []).append(number)
+    for own in (y[numbers] for numbers in alike.values() if len(numbers) > 1):
+        if loaded.task == "multiclass":
+            wrong = len(own) - int(own.bincount().max())
+        else:
+            wrong = float((own - own.nanmedian(dim=0).values).abs().double().nansum())
+        count, missed = count + len(own) * (wrong > 0), missed + wrong
+    if loaded.task == "multiclass":
+        best = f"gets more than {len(y) - missed:.0f} of {len(y)} right"
+    else:
+        best = f"has an mae below {missed / int((~y.isnan()).sum()):.3g} over all"
+    told = f"y: {count} graphs are like others with another target; no network that treats them alike {best}"
+    return [told] if count else []
 
 
 def _repeated(content: Sequence[Any], splits: list[dict[str, Any]]) -> dict[str, Any]:

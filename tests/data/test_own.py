@@ -899,6 +899,31 @@ def test_isomorphic_graphs_across_the_parts_are_counted(tmp_path):
     assert card["alike"] == {"graphs": 0, "leaked": [0, 0, 0]} and not any("alike" in note for note in card["notes"])
 
 
+@pytest.mark.parametrize(
+    ("targets", "told"),
+    [
+        ([0, 1, 0, 1, 0, 1], "gets more than 5 of 6 right"),  # by the class that most have
+        ([0, 1, 0, 1, 0, 0], None),
+        ([1.5, 9.0, 9.5, 9.0, 2.5, 4.5], "has an mae below 0.5 over all"),  # 1 + 0 + 2 away from the median, over six
+        ([1.5, 9.0, 9.5, 9.0, NAN, 4.5], "has an mae below 0.6 over all"),  # 1.5 + 1.5 over five
+        ([1.5, 9.0, 9.5, 9.0, NAN, 1.5], None),
+        ([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 2, None),
+    ],
+)
+def test_what_alike_graphs_of_different_targets_leave_to_reach_is_noted(tmp_path, targets, told):
+    order, place = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
+    kinds = [{}, {"x": graph(0, 0).x[order], "edge_index": place[PATH]}]  # graph 0, and with its nodes in another order
+    numbers = [(0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (0, 1)]
+    made = [graph(number, torch.tensor([y]), **kinds[kind]) for (number, kind), y in zip(numbers, targets, strict=True)]
+    task = "multilabel" if isinstance(targets[0], list) else None
+    found = [
+        note for note in prepared(tmp_path, made, task=task)["notes"] if note.startswith("y: ") and "alike" in note
+    ]
+    count = 2 if NAN in targets else 3
+    note = f"y: {count} graphs are like others with another target; no network that treats them alike {told}"
+    assert len(found) == (told is not None) and all(line == note for line in found)
+
+
 def test_graphs_that_differ_in_edges_or_edge_features_are_no_copies(tmp_path):
     first = torch.ones(4, 1)
     made = [
