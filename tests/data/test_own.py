@@ -1081,6 +1081,25 @@ def test_codes_have_no_size(tmp_path):
     assert not any("size" in note for note in prepared(tmp_path, [graph(n, n % 2, x=x) for n in range(9)])["notes"])
 
 
+def test_one_label_is_stratified_as_a_class_is(tmp_path):
+    """It was shuffled, and the shares were those of chance: rare ones lacked in a part, and the set was refused."""
+    made = [graph(number, torch.tensor([[float(number % 11 == 0)]])) for number in range(66)]
+    card = prepared(tmp_path, made, "stratified", task="multilabel", metric="auroc")
+    y = load(tmp_path / "o").graphs.y.flatten()
+    for split in load(tmp_path / "o").splits:
+        assert [int(y[split[part]].sum()) for part in ("train", "validation", "test")] == [2, 2, 2]
+    assert not any("shuffled" in note for note in card["notes"])
+    with pytest.raises(StudyError, match="class 1 has 2 members, too few for 3 stratified folds"):
+        prepared(tmp_path, made[:20], "stratified", task="multilabel", metric="auroc")
+
+
+@pytest.mark.parametrize("y", [[[0.0], [1.0], [NAN]], [[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]])
+def test_labels_that_are_several_or_missing_are_shuffled_and_noted(tmp_path, y):
+    made = [graph(number, torch.tensor([y[number % 3]])) for number in range(33)]
+    card = prepared(tmp_path, made, "stratified", task="multilabel", metric="auroc")
+    assert "splits: stratified needs one class per item, so the items were shuffled" in card["notes"]
+
+
 def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):
     graphs = [graph(number, [1, 2, 7][min(number // 4, 2)]) for number in range(10)]
     with pytest.raises(StudyError, match="class 7 has 2 members, too few for 3"):
