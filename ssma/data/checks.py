@@ -110,6 +110,18 @@ def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     return notes
 
 
+def minus_one(loaded: Loaded) -> list[str]:
+    """Returns a note if -1 is a class beside 0, 1, ..., as many data sets write what is not known."""
+    labels = sorted(map(int, loaded.label_mapping or {}))
+    if len(labels) < 3 or labels != list(range(-1, len(labels) - 1)):
+        return []
+    count = int((loaded.graphs.y == loaded.label_mapping["-1"]).sum())
+    return [
+        f"labels: -1 is a class, of {count} graphs, beside 0 to {labels[-1]}; if it stands for a label that is not "
+        "known, leave these graphs out"
+    ]
+
+
 def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     """Returns a note for node and for edge features if validation or test graphs have codes, or in columns of real
     numbers other values than 0, that no training graph has: the weights for them are as they were drawn, or decayed.

@@ -14,6 +14,7 @@ from ssma.data.checks import (
     find_copies,
     hard_targets,
     measurable_labels,
+    minus_one,
     missing_classes,
     uneven_features,
     untrained_codes,
@@ -73,7 +74,7 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     notes += copy_notes + alike_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
     for check in (missing_classes, untrained_codes, measurable_labels):
         notes += check(loaded, made["splits"])
-    notes += uneven_features(loaded.graphs) + hard_targets(loaded)
+    notes += minus_one(loaded) + uneven_features(loaded.graphs) + hard_targets(loaded)
     loaded.graphs.save(folder / "graphs.pt")
     record = {"kind": "splits", "dataset": dataset["id"], "items": f"{loaded.level}s"} | made
     write_record(folder / "splits.json", record)

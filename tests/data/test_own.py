@@ -1081,6 +1081,21 @@ def test_codes_have_no_size(tmp_path):
     assert not any("size" in note for note in prepared(tmp_path, [graph(n, n % 2, x=x) for n in range(9)])["notes"])
 
 
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [((-1, 0, 1), 1), ((-1, 0, 1, 2), 2), ((-1, 1, 0), 1), ((-1, 1), None), ((-1, 0), None), ((-2, -1, 0), None)],
+)
+def test_a_class_that_may_be_what_is_not_known_is_noted(tmp_path, labels, told):
+    """As in files of Tox21: a third class, and an accuracy that counts the guess of what is not known."""
+    card = prepared(tmp_path, [graph(number, labels[number % len(labels)]) for number in range(12)])
+    note = (
+        f"labels: -1 is a class, of {12 // len(labels)} graphs, beside 0 to {told}; if it stands for a label that is not "
+        "known, leave these graphs out"
+    )
+    assert [line for line in card["notes"] if line.startswith("labels")] == [note] * (told is not None)
+    assert card["num_outputs"] == len(labels)
+
+
 def test_one_label_is_stratified_as_a_class_is(tmp_path):
     """It was shuffled, and the shares were those of chance: rare ones lacked in a part, and the set was refused."""
     made = [graph(number, torch.tensor([[float(number % 11 == 0)]])) for number in range(66)]
