@@ -154,7 +154,8 @@ def lost_digits(what: str, values: Tensor) -> list[str]:
         if lost > different.numel() / 100:
             found.append(f"{lost} of {different.numel()} in column {number}")
     told = (
-        f"{what}: different numbers that are one as float32: {', '.join(found)}; subtract a constant to keep them apart"
+        f"{what}: different numbers that are one as float32: {', '.join(found)}; subtract a constant, or give them in "
+        "a smaller unit, to keep them apart"
     )
     return [told] if found else []
 
@@ -260,7 +261,7 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
     ):
         raise StudyError(
             "targets: all are the same number as float32, so that there is nothing to learn; mend the data set, or "
-            "subtract a constant if their difference is small"
+            "subtract a constant or give them in a smaller unit if their difference is small"
         )
     fewer = []
     for number, split in enumerate(splits):

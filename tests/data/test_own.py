@@ -1133,11 +1133,10 @@ def test_numbers_that_float32_does_not_tell_apart_are_noted(tmp_path):
     lengths = [None, *(torch.tensor([1e9 + number], dtype=torch.float64) for number in range(1, 12))]
     edges = [{"edge_index": None if own is None else [[0], [0]], "edge_attr": own} for own in lengths]
     loaded = read(tmp_path, [graph(0, own_y, x=own_x, **rest) for own_y, own_x, rest in zip(y, x, edges, strict=True)])
+    remedy = "subtract a constant, or give them in a smaller unit, to keep them apart"
+    found = {"x": "11 of 12 in column 1", "edge_attr": "10 of 11 in column 0", "y": "5 of 12 in column 1"}
     assert loaded.notes == [
-        "x: different numbers that are one as float32: 11 of 12 in column 1; subtract a constant to keep them apart",
-        "edge_attr: different numbers that are one as float32: 10 of 11 in column 0; subtract a constant to keep them "
-        "apart",
-        "y: different numbers that are one as float32: 5 of 12 in column 1; subtract a constant to keep them apart",
+        f"{name}: different numbers that are one as float32: {count}; {remedy}" for name, count in found.items()
     ]
     assert loaded.graphs.y[:, 1].tolist() == [2**24 + number for number in (0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 10, 12)]
 
@@ -1180,6 +1179,11 @@ BLOCKS = [[1, 9, 8, 5], [10, 2, 3, 7], [4, 0, 11, 6]]  # of 12 items shuffled by
             lambda number: torch.tensor([5.0, 1e9 + number], dtype=torch.float64),
             {"task": "regression"},
             "targets: all are the same number as float32, .* subtract a constant",
+        ),
+        (
+            lambda number: torch.tensor([number * 1e-50], dtype=torch.float64),
+            {"task": "regression"},
+            "targets: all are the same number as float32, .* or give them in a smaller unit if their difference is small",
         ),
         (
             lambda number: NAN if number in BLOCKS[0] else number / 2,
