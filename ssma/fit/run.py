@@ -247,6 +247,7 @@ def _train(
                 scores = dict.fromkeys(parts)
             else:
                 modules = module_summaries(network)
+                _warn_of_change(checkpoint.stem, scores["validation"][task.metric], training, device)
     seconds = sum(training.history["seconds"])
     return scores | {
         "status": status,
@@ -264,6 +265,16 @@ def _train(
         "seconds_per_step": seconds / max(training.steps, 1),
         "peak_memory_mb": _peak_memory(device),
     }
+
+
+def _warn_of_change(fit: str, found: float, training: Training, device: torch.device) -> None:
+    """Warns if the best epoch has another validation metric than it had; on a GPU sums may differ each time."""
+    if device.type == "cpu" and found != training.best["value"]:
+        log.warning(
+            "fit %s: the validation %s of its best epoch was %g, and is %g with the weights and buffers of that epoch; "
+            "keep what lasts from call to call in buffers (a class that draws in evaluation differs so, too)",
+            fit, training.task.metric, training.best["value"], found,
+        )  # fmt: skip
 
 
 def _shared(network: Network, other: Network) -> dict[str, torch.Tensor]:

@@ -55,6 +55,7 @@ def test_a_fit_with_every_aggregator(study, prepared, tmp_path, name, layer):
     assert (record["status"], record["reason"]) == ("ok", None)
     assert record["parameters"] <= 2500
     assert all(math.isfinite(value) for part in ("train", "validation", "test") for value in record[part].values())
+    assert record["validation"]["mae"] == record["history"]["validation_metric"][record["best_epoch"] - 1]
     extra = record["history"]["auxiliary_loss"]
     assert len(extra) == 3
     assert all(value > 0 for value in extra) if name == "fmean" else extra == [0.0] * 3
@@ -337,6 +338,39 @@ def test_what_all_networks_share_ends_a_fit_that_changes_it(study, prepared, tmp
     )
     monkeypatch.setattr(kind.__init__, "__defaults__", calm)
     assert run_fit(Results(tmp_path / "b"), prepared, spec, CPU)["status"] == "ok"
+
+
+class Beside(SumAggregation):
+    """A user's class that keeps a mean beside its buffers, or in one."""
+
+    buffer = False
+
+    def __init__(self, in_channels, heads):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1)) if self.buffer else setattr(self, "mean", torch.zeros(1))
+
+    def forward(self, x, *args, **kwargs):
+        if self.training:
+            self.mean = self.mean + x.detach().mean()
+        return super().forward(x - self.mean, *args, **kwargs)
+
+
+@pytest.mark.parametrize("buffer", [False, True])
+def test_what_is_kept_beside_the_buffers_is_warned_of(study, prepared, tmp_path, monkeypatch, caplog, buffer):
+    monkeypatch.setattr(Beside, "buffer", buffer)
+    monkeypatch.setattr(Training, "_keep_best", first_is_best)
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Beside", "class_code": "c"}
+    record = run_fit(Results(tmp_path), prepared, spec, CPU)
+    assert (record["status"], record["best_epoch"]) == ("ok", 1)
+    then, now = record["history"]["validation_metric"][0], record["validation"]["mae"]
+    told = f"fit {record['id']}: the validation mae of its best epoch was {then:g}, and is {now:g} with the weights and"
+    assert (then == now) == buffer
+    assert any(message.startswith(told) for message in caplog.messages) != buffer
+
+
+def first_is_best(training, value, real=Training._keep_best):
+    if training.epochs == 1:
+        real(training, value)
 
 
 def summary_of(kind, study, prepared, folder):
