@@ -230,7 +230,8 @@ def _fits(size: float) -> bool:
 
 
 def edge_notes(graphs: Graphs) -> list[str]:
-    """Returns a note if there is no edge, or edges without one that leads back, that are repeated, or self-loops."""
+    """Returns a note if there is no edge, or edges without one that leads back, that are repeated, or self-loops, and
+    one on nodes that only send, of which gcn makes nothing."""
     if not graphs.num_edges:
         return ["edges: there are none, so that no node has a neighbour whose message could be aggregated"]
     source, target = graphs.ends(0), graphs.ends(1)
@@ -241,7 +242,13 @@ def edge_notes(graphs: Graphs) -> list[str]:
         "are self-loops": int((source == target).sum()),
     }
     found = [f"{count} {what}" for what, count in counts.items() if count]
-    return [f"edges: of {graphs.num_edges}, {', '.join(found)}; they are used as they are"] if found else []
+    notes = [f"edges: of {graphs.num_edges}, {', '.join(found)}; they are used as they are"] if found else []
+    if silent := int((~torch.isin(source.unique(), target)).sum()):
+        notes.append(
+            f"nodes: {silent} have edges to others and none into them; gcn normalises by the edges into both ends, so "
+            "that it leaves their messages out unless model.self_loops is true"
+        )
+    return notes
 
 
 def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:

@@ -39,6 +39,8 @@ from ssma.study.records import PARTS, read_record, write_atomic, write_record
 
 CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
 RETRY_SECONDS = 60.0  # after a checkpoint that could not be written
+PLACES = tuple((backend, name) for backend in ("cuda", "mkldnn") for name in ("matmul", "rnn", "conv"))
+"""What torch has a precision of float32 for."""
 
 log = logging.getLogger("ssma.fit")
 _traced: set[str] = set()  # errors whose traceback this process has shown: once is enough
@@ -164,36 +166,34 @@ def _deterministic(wanted: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _in_float32(wanted: bool) -> Iterator[None]:
-    """Lets products on a GPU keep all digits, whoever let them round to TF32: torch does so for cuDNN's recurrent
-    networks, NVIDIA's containers (``TORCH_ALLOW_TF32_CUBLAS_OVERRIDE``) for the others, and a user's module may. Arms
-    would be trained less exactly than what they are compared with, here or on another machine."""
-    if not wanted:
-        yield
-        return
-    before = _may_round()
-    _let_round(dict.fromkeys(before, False))
+def _in_float32() -> Iterator[None]:
+    """Lets products keep all digits, whoever let them round: to TF32 on a GPU, where torch does so for cuDNN's
+    recurrent networks and NVIDIA's containers (``TORCH_ALLOW_TF32_CUBLAS_OVERRIDE``) for the others, or to bfloat16 on
+    a CPU that has it; a user's module may ask for either. Arms would be trained less exactly than what they are
+    compared with, here or on another machine."""
+    before = _precision()
+    _set_precision(dict.fromkeys(before, "ieee"))
     try:
         yield
     finally:
-        _let_round(before)
+        _set_precision(before)
 
 
-def _may_round() -> dict[str, bool]:
-    """Returns which operations on a GPU may round to TF32."""
+def _precision() -> dict[tuple[str, str], str]:
+    """Returns what operations on a GPU and on a CPU may round float32 to; to nothing else with ``ieee``."""
     if not hasattr(torch._C, "_get_fp32_precision_getter"):  # before torch 2.9
-        of_cudnn = torch.backends.cudnn.allow_tf32
-        return {"matmul": torch.backends.cuda.matmul.allow_tf32, "rnn": of_cudnn, "conv": of_cudnn}
+        of_cuda = {"matmul": torch.backends.cuda.matmul.allow_tf32, "rnn": torch.backends.cudnn.allow_tf32}
+        return {("cuda", name): "tf32" if allowed else "ieee" for name, allowed in of_cuda.items()}
     # where a setting has its newer name, asking by its older one may be an error; that of rnn is hidden by a module
-    return {name: torch._C._get_fp32_precision_getter("cuda", name) == "tf32" for name in ("matmul", "rnn", "conv")}
+    return {place: torch._C._get_fp32_precision_getter(*place) for place in PLACES}
 
 
-def _let_round(allowed: dict[str, bool]) -> None:
-    torch.set_float32_matmul_precision("high" if allowed["matmul"] else "highest")
-    torch.backends.cudnn.allow_tf32 = allowed["rnn"]
+def _set_precision(wanted: dict[tuple[str, str], str]) -> None:
+    torch.set_float32_matmul_precision("high" if wanted["cuda", "matmul"] == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = wanted["cuda", "rnn"] == "tf32"
     if hasattr(torch._C, "_set_fp32_precision_setter"):  # else what is set for all backends would hold
-        for name in ("rnn", "conv"):
-            torch._C._set_fp32_precision_setter("cuda", name, "tf32" if allowed[name] else "ieee")
+        for place in PLACES[1:]:
+            torch._C._set_fp32_precision_setter(*place, wanted[place])
 
 
 def _train(
@@ -212,10 +212,10 @@ def _train(
     seed_everything(spec["seed"])
     network = make()
     check_seed(spec["seed"])
-    if other is not None:
-        _check_apart(network, other)
+    shared = {} if other is None else _shared(network, other)
     network.to(device)
     compiled = compiled and compile_products(network)
+    described = describe(network)
     train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
     training = Training(network, train, validation, task, settings["training"], spec["seed"])
@@ -230,8 +230,9 @@ def _train(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     scores, modules = dict.fromkeys(parts), None
-    with _in_float32(device.type == "cuda"):  # a user's class is imported and made by now
-        status, reason = training.run(_Saver(checkpoint, {"made_by": made_by, "started": started}))
+    with _in_float32():  # a user's class is imported and made by now
+        saver = _Saver(checkpoint, {"made_by": made_by, "started": started})
+        status, reason = training.run(lambda training: _check_unchanged(shared, other) or saver(training))
         if status == "ok":
             load_state(network, training.best["state"])
             seed_everything(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
@@ -246,6 +247,7 @@ def _train(
                 scores = dict.fromkeys(parts)
             else:
                 modules = module_summaries(network)
+                _warn_of_change(checkpoint.stem, scores["validation"][task.metric], training, device)
     seconds = sum(training.history["seconds"])
     return scores | {
         "status": status,
@@ -257,7 +259,7 @@ def _train(
         "history": training.history,
         "hidden_channels": width,
         "parameters": count_parameters(network),
-        "model": describe(network),
+        "model": described,
         "modules": modules,
         "seconds": seconds,
         "seconds_per_step": seconds / max(training.steps, 1),
@@ -265,14 +267,51 @@ def _train(
     }
 
 
-def _check_apart(network: Network, other: Network) -> None:
-    """Refuses two networks that train the same weights: a fit would begin with what the ones before it have learnt."""
+def _warn_of_change(fit: str, found: float, training: Training, device: torch.device) -> None:
+    """Warns if the best epoch has another validation metric than it had; on a GPU sums may differ each time."""
+    if device.type == "cpu" and found != training.best["value"]:
+        log.warning(
+            "fit %s: the validation %s of its best epoch was %g, and is %g with the weights and buffers of that epoch; "
+            "keep what lasts from call to call in buffers (a class that draws in evaluation differs so, too)",
+            fit, training.task.metric, training.best["value"], found,
+        )  # fmt: skip
+
+
+def _shared(network: Network, other: Network) -> dict[str, torch.Tensor]:
+    """Returns what :func:`_kept` says of tensors that are those of both networks.
+
+    Raises:
+        StudyError: If both train the same weights: a fit would begin with what the ones before it have learnt.
+    """
     known = {id(parameter) for parameter in other.parameters()}
     for name, parameter in network.named_parameters():
         if id(parameter) in known and parameter.requires_grad:
             raise StudyError(
                 f"parameter {name} is one and the same in every network, so that a fit would begin with what others "
                 f"have learnt; make it in __init__, where a default such as act=PReLU() is made once for all"
+            )
+    known = {id(tensor) for tensor in _kept(other).values()}
+    return {name: tensor.detach().cpu().clone() for name, tensor in _kept(network).items() if id(tensor) in known}
+
+
+def _kept(network: Network) -> dict[str, torch.Tensor]:
+    """Returns the buffers of a network, and tensors that are attributes of its classes, by what they are called."""
+    kinds = {kind for module in network.modules() for kind in type(module).__mro__}
+    attributes = {f"attribute {kind.__name__}.{name}": value for kind in kinds for name, value in vars(kind).items()}
+    tensors = {name: value for name, value in attributes.items() if isinstance(value, torch.Tensor)}
+    return tensors | {f"buffer {name}": buffer for name, buffer in network.named_buffers()}
+
+
+def _check_unchanged(shared: dict[str, torch.Tensor], other: Network | None) -> None:
+    """Refuses a fit that changes what another network keeps, which the fits after it would begin with."""
+    now = _kept(other) if shared else {}
+    for name, before in shared.items():
+        found = now[name].detach().cpu()
+        if found.shape != before.shape or bool(((found != before) & ~found.isnan()).any()):
+            raise StudyError(
+                f"{name} is one and the same in every network, and a fit changes it, so that others would begin with "
+                f"what it has left; make it in __init__, as a buffer, and not as a default or an attribute of the "
+                f"class, of which there is one for all"
             )
 
 

@@ -1156,6 +1156,21 @@ def test_edges_that_are_not_what_they_seem_are_noted(tmp_path):
     assert not any(note.startswith("edges") for note in prepared(tmp_path, graphs[1:])["notes"])
 
 
+def test_nodes_of_which_gcn_makes_nothing_are_noted(tmp_path):
+    # of a tree whose edges lead to the root 0, the leaves 1 and 2; of a tree whose edges lead to the leaves, the root
+    up, down = torch.tensor([[1, 2], [0, 0]]), torch.tensor([[0, 0], [1, 2]])
+    both = [graph(number, number % 2) for number in range(4)]
+    told = (
+        "nodes: {} have edges to others and none into them; gcn normalises by the edges into both ends, so that it "
+        "leaves their messages out unless model.self_loops is true"
+    )
+    notes = prepared(tmp_path, [graph(4, 0, edge_index=up), graph(5, 1, edge_index=down), *both])["notes"]
+    assert told.format(3) in notes
+    looped = torch.cat([up, torch.tensor([[1, 2], [1, 2]])], dim=1)
+    notes = prepared(tmp_path, [graph(4, 0, edge_index=looped), graph(5, 1), *both])["notes"]
+    assert not any(note.startswith("nodes") for note in notes)
+
+
 @pytest.mark.parametrize("most", [2**24, 2**63 - 1])
 def test_codes_that_no_memory_holds_are_refused(tmp_path, most):
     def graphs(code):

@@ -165,6 +165,34 @@ def test_nothing_rounds_to_tf32_whoever_asked_for_it(tmp_path, monkeypatch, wher
         torch.backends.cudnn.allow_tf32 = True
 
 
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="torch has its older names alone")
+@pytest.mark.parametrize(
+    "setting", ["torch.set_float32_matmul_precision('medium')", "torch.backends.fp32_precision = 'bf16'"]
+)
+def test_nothing_rounds_to_bfloat16_on_a_cpu_that_could(tmp_path, monkeypatch, setting):
+    code = "import torch\nfrom ssma.aggr import MaxAggregation\n\n\nclass Own(MaxAggregation):\n"
+    code += f"    def __init__(self, in_channels, heads):\n        super().__init__()\n        {setting}\n"
+    (tmp_path / "coarse.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "coarse", raising=False)
+    seen, real = [], Training.run
+
+    def precisions():
+        return {torch._C._get_fp32_precision_getter("mkldnn", name) for name in ("matmul", "rnn", "conv")}
+
+    monkeypatch.setattr(Training, "run", lambda *arguments: seen.append(precisions()) or real(*arguments))
+    spec = spec_of("gcn", "max") | {"class": "coarse.Own", "class_code": "c"}
+    try:
+        record = run.run_fit(Results(tmp_path), prepared(), spec, torch.device("cpu"))
+        assert (record["reason"], seen) == (None, [{"ieee"}])
+        assert "bf16" in precisions(), "as it was outside of fits"
+    finally:
+        torch.backends.fp32_precision = "none"
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cuda.matmul.fp32_precision = torch.backends.mkldnn.matmul.fp32_precision = "none"
+        torch.backends.cudnn.allow_tf32 = True
+
+
 def test_a_job_ends_with_the_fit_that_leaves_a_gpu_unusable(tmp_path, monkeypatch):
     """As after a failed assertion in a kernel, when each call fails; other errors cost one fit."""
     error, spec, results = RuntimeError("CUDA error: assert\nSearch for it"), spec_of("gcn", "sum"), Results(tmp_path)
