@@ -2,7 +2,8 @@
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +105,8 @@ def make_aggregation(
     if path is not None:
         kind = imported(path)
         takes = (*BY_WIDTH, "degrees") if "degrees" in inspect.signature(kind).parameters else BY_WIDTH
-        aggr = kind(**{key: given[key] for key in takes}, **options)
+        with _own_defaults():
+            aggr = kind(**{key: given[key] for key in takes}, **options)
         if not isinstance(aggr, Aggregation):
             raise TypeError(f"{path} made a {type(aggr).__name__} but expected a torch_geometric.nn.aggr.Aggregation")
         _check_known(aggr)
@@ -118,13 +120,20 @@ def make_aggregation(
 
 
 def imported(path: str) -> Callable[..., Aggregation]:
-    """Returns a user's class; torch's defaults, which its module may change, stay those of the network around it, and
-    so does the GPU that a job has taken."""
+    """Returns a user's class."""
     module, _, attribute = path.rpartition(".")
+    with _own_defaults():
+        return getattr(importlib.import_module(module), attribute)
+
+
+@contextmanager
+def _own_defaults() -> Iterator[None]:
+    """Keeps torch's defaults, which a user's module or class may change, for the network around it, and the GPU that a
+    job has taken."""
     dtype, device, with_gradients = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
     gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None
     try:
-        return getattr(importlib.import_module(module), attribute)
+        yield
     finally:
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(with_gradients)

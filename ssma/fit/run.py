@@ -40,7 +40,6 @@ from ssma.study.records import PARTS, read_record, write_atomic, write_record
 
 CHECKPOINT_SECONDS = 1.0  # a kill loses the current epoch, or this much of shorter ones
 RETRY_SECONDS = 60.0  # after a checkpoint that could not be written
-
 ROUNDING = tuple(product(("cuda", "mkldnn"), ("matmul", "rnn", "conv")))
 MATMUL = {None: "highest", "tf32": "high", "bf16": "medium"}  # torch's words for products of matrices
 
@@ -215,10 +214,10 @@ def _train(
     seed_everything(spec["seed"])
     network = make()
     check_seed(spec["seed"])
-    if other is not None:
-        _check_apart(network, other)
+    shared = {} if other is None else _shared(network, other)
     network.to(device)
     compiled = compiled and compile_products(network)
+    described = describe(network)
     train, parts = _batches(prepared, split, settings, device)
     validation = list(parts["validation"].epoch())
     training = Training(network, train, validation, task, settings["training"], spec["seed"])
@@ -234,7 +233,8 @@ def _train(
         torch.cuda.reset_peak_memory_stats(device)
     scores, modules = dict.fromkeys(parts), None
     with _in_float32():  # a user's class is imported and made by now
-        status, reason = training.run(_Saver(checkpoint, {"made_by": made_by, "started": started}))
+        saver = _Saver(checkpoint, {"made_by": made_by, "started": started})
+        status, reason = training.run(lambda training: _check_unchanged(shared, other) or saver(training))
         if status == "ok":
             load_state(network, training.best["state"])
             seed_everything(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
@@ -249,6 +249,7 @@ def _train(
                 scores = dict.fromkeys(parts)
             else:
                 modules = module_summaries(network)
+                _warn_of_change(checkpoint.stem, scores["validation"][task.metric], training, device)
     seconds = sum(training.history["seconds"])
     return scores | {
         "status": status,
@@ -260,7 +261,7 @@ def _train(
         "history": training.history,
         "hidden_channels": width,
         "parameters": count_parameters(network),
-        "model": describe(network),
+        "model": described,
         "modules": modules,
         "seconds": seconds,
         "seconds_per_step": seconds / max(training.steps, 1),
@@ -268,14 +269,51 @@ def _train(
     }
 
 
-def _check_apart(network: Network, other: Network) -> None:
-    """Refuses two networks that train the same weights: a fit would begin with what the ones before it have learnt."""
+def _warn_of_change(fit: str, found: float, training: Training, device: torch.device) -> None:
+    """Warns if the best epoch has another validation metric than it had; on a GPU sums may differ each time."""
+    if device.type == "cpu" and found != training.best["value"]:
+        log.warning(
+            "fit %s: the validation %s of its best epoch was %g, and is %g with the weights and buffers of that epoch; "
+            "keep what lasts from call to call in buffers (a class that draws in evaluation differs so, too)",
+            fit, training.task.metric, training.best["value"], found,
+        )  # fmt: skip
+
+
+def _shared(network: Network, other: Network) -> dict[str, torch.Tensor]:
+    """Returns what :func:`_kept` says of tensors that are those of both networks.
+
+    Raises:
+        StudyError: If both train the same weights: a fit would begin with what the ones before it have learnt.
+    """
     known = {id(parameter) for parameter in other.parameters()}
     for name, parameter in network.named_parameters():
         if id(parameter) in known and parameter.requires_grad:
             raise StudyError(
                 f"parameter {name} is one and the same in every network, so that a fit would begin with what others "
                 f"have learnt; make it in __init__, where a default such as act=PReLU() is made once for all"
+            )
+    known = {id(tensor) for tensor in _kept(other).values()}
+    return {name: tensor.detach().cpu().clone() for name, tensor in _kept(network).items() if id(tensor) in known}
+
+
+def _kept(network: Network) -> dict[str, torch.Tensor]:
+    """Returns the buffers of a network, and tensors that are attributes of its classes, by what they are called."""
+    kinds = {kind for module in network.modules() for kind in type(module).__mro__}
+    attributes = {f"attribute {kind.__name__}.{name}": value for kind in kinds for name, value in vars(kind).items()}
+    tensors = {name: value for name, value in attributes.items() if isinstance(value, torch.Tensor)}
+    return tensors | {f"buffer {name}": buffer for name, buffer in network.named_buffers()}
+
+
+def _check_unchanged(shared: dict[str, torch.Tensor], other: Network | None) -> None:
+    """Refuses a fit that changes what another network keeps, which the fits after it would begin with."""
+    now = _kept(other) if shared else {}
+    for name, before in shared.items():
+        found = now[name].detach().cpu()
+        if found.shape != before.shape or bool(((found != before) & ~found.isnan()).any()):
+            raise StudyError(
+                f"{name} is one and the same in every network, and a fit changes it, so that others would begin with "
+                f"what it has left; make it in __init__, as a buffer, and not as a default or an attribute of the "
+                f"class, of which there is one for all"
             )
 
 

@@ -35,3 +35,12 @@ def module_summaries(network: nn.Module) -> dict[str, dict[str, Any]]:
         if summary:
             found[name] = summary
     return found
+
+
+def check_summaries(network: nn.Module) -> None:
+    """Raises what :func:`module_summaries` would, but for numbers that are not finite: they may be so in the end."""
+    try:
+        module_summaries(network)
+    except ValueError as error:
+        if not isinstance(error.__cause__, ValueError):
+            raise

@@ -16,7 +16,7 @@ from ssma.data.batches import Batch, Batches
 from ssma.data.parts import PartBatches, WholeGraph
 from ssma.errors import StudyError
 from ssma.fit.metrics import evaluate, loss_terms
-from ssma.fit.summaries import has_method
+from ssma.fit.summaries import check_summaries, has_method
 from ssma.study.ids import canonical, seed_from
 from ssma.study.records import SIGN
 
@@ -91,6 +91,8 @@ class Training:
             self._check_parameters()
             if reason is not None:
                 return "diverged", reason
+            if self.epochs == 1:  # what no record can hold would cost all epochs else
+                check_summaries(self.network)
             after_epoch(self)
         return "ok", None
 

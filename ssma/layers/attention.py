@@ -17,6 +17,18 @@ class SizedAttention(MultiheadAttention):
     same; in training, dropout draws other weights.
     """
 
+    made = False
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.made = True
+
+    def _reset_parameters(self) -> None:
+        """Draws new weights, also those of the output, which torch draws where it makes the module and never again."""
+        if self.made:
+            self.out_proj.reset_parameters()
+        super()._reset_parameters()
+
     def forward(self, x: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor, **options: Any) -> tuple:
         """Attends among the nodes of each graph.
 

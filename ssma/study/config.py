@@ -34,6 +34,9 @@ RULES = ("all", "collect", "evaluate", "experiment", "prepare", "report", "store
 LONGEST_NAME = 100
 """Files are named after studies, data sets, aggregators and ablations; a file's name has at most 255 bytes."""
 
+ABSENT = r"None|NULL|null|NaN|nan|NA|<NA>|N/A|n/a|#N/?A|-nan|-NaN|-?1\.#(IND|QNAN)"
+"""What pandas takes in a CSV file for a missing value, so that its rows are in no group."""
+
 A_NAME = "a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit"
 
 EXPECTED = {
@@ -202,6 +205,8 @@ class Study(Strict):
     def _name_files(cls, tables: dict[str, Any]) -> dict[str, Any]:
         if long := [name for name in tables if len(name) > LONGEST_NAME]:
             raise ValueError(f"rename {', '.join(long)}: a name has at most {LONGEST_NAME} characters")
+        if absent := [name for name in tables if re.fullmatch(ABSENT, name)]:
+            raise ValueError(f"rename {', '.join(absent)}: readers of CSV files take it for a missing value")
         return tables
 
     @field_validator("ablations")

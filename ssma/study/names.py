@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from ssma.study.config import A_NAME, Study
+from ssma.study.config import A_NAME, ABSENT, Study
 from ssma.study.ids import canonical_json, slug
 from ssma.study.settings import GROUPS
 
@@ -13,8 +13,10 @@ OWN_PARTS = re.compile(r"(all-)?arms|selection-bias|beside-the-paper|claims|data
 """Parts of a report that belong to no ablation."""
 FURTHER = ("paired", "ranks", "axis", "sanity", "map")
 """What the report's further tables and figures of an ablation end in."""
-AMBIGUOUS = re.compile(r"True|False|None|yes|no|unset|[+-]?[\d.]+(e[+-]?\d+)?[kM]?||[\[{\"].*|.*[\s,=].*", re.DOTALL)
-"""Texts that could be another value, or several, where labels and reports write values of settings."""
+AMBIGUOUS = re.compile(
+    rf"True|False|yes|no|unset|{ABSENT}|[+-]?[\d.]+(e[+-]?\d+)?[kM]?||[\[{{\"].*|.*[\s,=].*", re.DOTALL
+)
+"""Texts that could be another value, several or none, where labels and reports write values of settings."""
 
 
 def name_errors(study: Study) -> list[str]:
@@ -46,7 +48,7 @@ def short(key: str) -> str:
 
 def told(value: Any) -> Any:
     """Returns a setting's value as a label has it: true as yes, a text that another value could have, such as 1 or yes,
-    in quotes.
+    or that readers of a table take for none, such as NA, in quotes.
     """
     if value is None or isinstance(value, bool):
         return "unset" if value is None else "yes" if value else "no"

@@ -68,8 +68,12 @@ def test_every_edge_has_both_directions_once(tmp_path, mirror, name):
 def test_edges_as_ogb_has_them(tmp_path, mirror):
     loaded = read(tmp_path, mirror, undirected=False)
     assert edges_of(loaded.graphs) == sorted([*OGBN_EDGES, (0, 1), (5, 5)])
+    targets = {target for _, target in edges_of(loaded.graphs)}
+    silent = {source for source, _ in edges_of(loaded.graphs)} - targets
     assert loaded.notes == [
-        "edges: of 44, 41 have none that leads back, 1 are self-loops; they are used as they are"  # (1, 0) has (0, 1)
+        "edges: of 44, 41 have none that leads back, 1 are self-loops; they are used as they are",  # (1, 0) has (0, 1)
+        f"nodes: {len(silent)} have edges to others and none into them; gcn normalises by the edges into both ends, so "
+        "that it leaves their messages out unless model.self_loops is true",
     ]
     loaded = read(tmp_path, mirror, name="ogbn-products", undirected=False)
     assert edges_of(loaded.graphs) == directed(OGBN_EDGES)  # OGB itself adds the other directions

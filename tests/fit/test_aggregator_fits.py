@@ -55,6 +55,7 @@ def test_a_fit_with_every_aggregator(study, prepared, tmp_path, name, layer):
     assert (record["status"], record["reason"]) == ("ok", None)
     assert record["parameters"] <= 2500
     assert all(math.isfinite(value) for part in ("train", "validation", "test") for value in record[part].values())
+    assert record["validation"]["mae"] == record["history"]["validation_metric"][record["best_epoch"] - 1]
     extra = record["history"]["auxiliary_loss"]
     assert len(extra) == 3
     assert all(value > 0 for value in extra) if name == "fmean" else extra == [0.0] * 3
@@ -292,6 +293,84 @@ def test_weights_that_all_networks_share_are_refused_in_the_first_fit(study, pre
     assert all(reason.startswith(start) for reason in reasons)
     monkeypatch.setattr(Sharing.__init__.__defaults__[0].weight, "requires_grad", False)  # a constant may be shared
     assert run_fit(Results(tmp_path), prepared, spec, CPU)["status"] == "ok"
+
+
+class Normed(SumAggregation):
+    """A user's class with a norm as a default: it has no weights, but goes on with the statistics of fits before."""
+
+    def __init__(self, in_channels, heads, norm=nn.BatchNorm1d(1, affine=False), scale=torch.ones(1)):  # noqa: B008
+        super().__init__()
+        self.norm = norm
+        self.register_buffer("scale", scale)  # a constant may be shared
+
+    def forward(self, x, *args, **kwargs):
+        return super().forward(self.norm(x.reshape(-1, 1)).view_as(x) * self.scale, *args, **kwargs)
+
+
+class Global(SumAggregation):
+    """A user's class that keeps a mean in an attribute of the class."""
+
+    mean = torch.zeros(1)
+
+    def __init__(self, in_channels, heads, moved=True):
+        super().__init__()
+        self.moved = moved
+
+    def forward(self, x, *args, **kwargs):
+        if self.moved:
+            Global.mean += x.detach().mean()
+        return super().forward(x - Global.mean, *args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "calm"),
+    [
+        (Normed, "buffer blocks.0.conv.aggr_module.norm.running_mean", (nn.Identity(), torch.ones(1))),
+        (Global, "attribute Global.mean", (False,)),
+    ],
+)
+def test_what_all_networks_share_ends_a_fit_that_changes_it(study, prepared, tmp_path, monkeypatch, kind, name, calm):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.{kind.__name__}", "class_code": "c"}
+    assert run_fit(Results(tmp_path / "a"), prepared, spec, CPU)["reason"] == (
+        f"{name} is one and the same in every network, and a fit changes it, so that others would begin with what it "
+        "has left; make it in __init__, as a buffer, and not as a default or an attribute of the class, of which there "
+        "is one for all"
+    )
+    monkeypatch.setattr(kind.__init__, "__defaults__", calm)
+    assert run_fit(Results(tmp_path / "b"), prepared, spec, CPU)["status"] == "ok"
+
+
+class Beside(SumAggregation):
+    """A user's class that keeps a mean beside its buffers, or in one."""
+
+    buffer = False
+
+    def __init__(self, in_channels, heads):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1)) if self.buffer else setattr(self, "mean", torch.zeros(1))
+
+    def forward(self, x, *args, **kwargs):
+        if self.training:
+            self.mean = self.mean + x.detach().mean()
+        return super().forward(x - self.mean, *args, **kwargs)
+
+
+@pytest.mark.parametrize("buffer", [False, True])
+def test_what_is_kept_beside_the_buffers_is_warned_of(study, prepared, tmp_path, monkeypatch, caplog, buffer):
+    monkeypatch.setattr(Beside, "buffer", buffer)
+    monkeypatch.setattr(Training, "_keep_best", first_is_best)
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Beside", "class_code": "c"}
+    record = run_fit(Results(tmp_path), prepared, spec, CPU)
+    assert (record["status"], record["best_epoch"]) == ("ok", 1)
+    then, now = record["history"]["validation_metric"][0], record["validation"]["mae"]
+    told = f"fit {record['id']}: the validation mae of its best epoch was {then:g}, and is {now:g} with the weights and"
+    assert (then == now) == buffer
+    assert any(message.startswith(told) for message in caplog.messages) != buffer
+
+
+def first_is_best(training, value, real=Training._keep_best):
+    if training.epochs == 1:
+        real(training, value)
 
 
 def summary_of(kind, study, prepared, folder):
@@ -568,17 +647,25 @@ def test_options_that_may_be_whole_numbers_stay_so():
     ]  # fmt: skip
 
 
-def test_a_module_that_changes_what_tensors_are_changes_no_fit(study, prepared, tmp_path, monkeypatch):
+@pytest.mark.parametrize("where", ["module", "class"])
+def test_a_class_that_changes_what_tensors_are_changes_no_fit(study, prepared, tmp_path, monkeypatch, where):
     """As one that also trains does: torch.set_default_device("cuda")."""
-    text = "import torch\nfrom torch_geometric.nn.aggr import SumAggregation\n\n{}\n\n\nclass Own(SumAggregation):\n"
-    text += "    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+    text = "import torch\nfrom torch_geometric.nn.aggr import SumAggregation\n\n{module}\n\n\n"
+    text += "class Own(SumAggregation):\n    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+    text += "        {class}\n"
     monkeypatch.syspath_prepend(tmp_path)
     spec, found = spec_of(study, prepared, "sum"), []
-    for name, line in (("calm", ""), ("moved", 'torch.set_default_device("meta")'),
-                       ("wide", "torch.set_default_dtype(torch.float64)")):  # fmt: skip
-        (tmp_path / f"{name}.py").write_text(text.format(line))
-        own = spec | {"aggregator": "mine", "class": f"{name}.Own"}
-        record = run_fit(Results(tmp_path / name), prepared, own, CPU)
-        found.append((record["status"], record["history"]["train_loss"]))
-    assert found == [("ok", found[0][1])] * 3
-    assert torch.zeros(1).device == CPU and torch.zeros(1).dtype == torch.float32
+    lines = {"calm": "", "moved": 'torch.set_default_device("meta")', "dull": "torch.set_grad_enabled(False)"}
+    try:
+        for name, line in (lines | {"wide": "torch.set_default_dtype(torch.float64)"}).items():
+            name += f"_{where}"
+            (tmp_path / f"{name}.py").write_text(text.format(**{"module": "", "class": ""} | {where: line}))
+            own = spec | {"aggregator": "mine", "class": f"{name}.Own"}
+            record = run_fit(Results(tmp_path / name), prepared, own, CPU)
+            found.append((record["reason"], record["history"] and record["history"]["train_loss"]))
+        assert found == [(None, found[0][1])] * 4
+        assert torch.zeros(1).device == CPU and torch.zeros(1).dtype == torch.float32 and torch.is_grad_enabled()
+    finally:
+        torch.set_default_device(None)
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)

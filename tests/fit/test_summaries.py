@@ -12,6 +12,7 @@ from ssma.data.prepare import load, prepare
 from ssma.fit.run import run_fit
 from ssma.fit.spec import fit_spec
 from ssma.fit.summaries import module_summaries
+from ssma.fit.training import Training
 from ssma.study.config import parse_study
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -81,7 +82,9 @@ def test_a_summary_that_cannot_be_recorded_names_its_module(told, text):
         module_summaries(nn.Sequential(nn.Identity(), Telling(told)))
 
 
-def test_the_record_of_a_fit_holds_the_map_of_its_best_epoch(tmp_path):
+@pytest.fixture
+def fit_of(tmp_path):
+    """Trains the arm with the given affine map (False) or the one that learns it (True), for three epochs."""
     dataset = {"source": "synthetic", "task": "product_classification", "num_graphs": 33, "num_nodes": 8}
     plan = make_plan(parse_study({
         "study": "s", "datasets": {"d": dataset}, "layers": ["gcn"], "splits": {"folds": 3},
@@ -90,13 +93,37 @@ def test_the_record_of_a_fit_holds_the_map_of_its_best_epoch(tmp_path):
         "ablations": {"a": {"axes": {"ssma.learn_affine": [False, True]}, "fixed": {"ssma.kappa": 2}}},
     }))  # fmt: skip
     prepare(tmp_path / "data", plan["datasets"]["d"], None)
-    prepared, told = load(tmp_path / "data"), {}
-    for arm in plan["arms"]:
+    prepared = load(tmp_path / "data")
+
+    def fit(learned):
+        arm = next(arm for arm in plan["arms"] if arm["settings"]["aggregator"]["learn_affine"] == learned)
         spec = fit_spec(arm | {"dataset": "d"}, prepared.card, prepared.splits[0], 0, {}, 5)
-        record = run_fit(Results(tmp_path), prepared, spec, torch.device("cpu"))
+        return run_fit(Results(tmp_path), prepared, spec, torch.device("cpu"))
+
+    return fit
+
+
+@pytest.mark.parametrize(
+    ("method", "told", "epochs", "reason"),
+    [("summary", {"a": torch.ones(1)}, 1, "cannot be recorded"), ("summary", {"a": math.nan}, 3, "cannot be recorded"),
+     ("summary", {"a": 1}, 3, None), ("__repr__", None, 0, "__repr__ returned non-string")],
+)  # fmt: skip
+def test_what_no_record_can_hold_ends_a_fit_at_once(fit_of, monkeypatch, method, told, epochs, reason):
+    spent, real = [], Training._epoch
+    monkeypatch.setattr(Training, "_epoch", lambda self: spent.append(self.epochs) or real(self))
+    monkeypatch.setattr(SSMAAggregation, method, lambda self: told)
+    record = fit_of(True)
+    assert len(spent) == epochs
+    assert record["reason"] is None if reason is None else reason in record["reason"]
+
+
+def test_the_record_of_a_fit_holds_the_map_of_its_best_epoch(tmp_path, fit_of):
+    told = {}
+    for learned in (False, True):
+        record = fit_of(learned)
         assert record["status"] == "ok"
         assert read_record(Results(tmp_path).fit(record["id"]))["modules"] == record["modules"]
-        told[arm["settings"]["aggregator"]["learn_affine"]] = record["modules"]
+        told[learned] = record["modules"]
     assert told[False] == {}
     assert list(told[True]) == ["blocks.0.conv.aggr_module", "blocks.1.conv.aggr_module"]
     for summary in told[True].values():

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.nn import MultiheadAttention
+from torch_geometric.nn import GPSConv
 from torch_geometric.utils import to_dense_batch
 
 from ssma.layers.attention import SAVED, SizedAttention, groups_of_like_size
@@ -69,6 +70,23 @@ def test_dropout_is_that_of_the_attention(padded):
     assert torch.allclose(attend(sized, x, mask)[mask], sized.out_proj.bias)
     sized.eval()
     assert not torch.allclose(attend(sized, x, mask)[mask], sized.out_proj.bias)
+
+
+def test_a_reset_draws_all_weights_as_a_new_attention_does():
+    torch.manual_seed(0)
+    plain = MultiheadAttention(8, 2, batch_first=True).state_dict()
+    torch.manual_seed(0)
+    sized = SizedAttention(8, 2, batch_first=True)
+    conv = GPSConv(8, None, heads=2)
+    conv.attn = sized
+    for fresh in (False, True):
+        if fresh:
+            for parameter in sized.parameters():
+                torch.nn.init.constant_(parameter, 9)
+            torch.manual_seed(0)
+            conv.reset_parameters()
+        for name, value in sized.state_dict().items():
+            assert torch.equal(value, plain[name])
 
 
 def test_a_graph_without_nodes_changes_no_other():

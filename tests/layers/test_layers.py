@@ -300,3 +300,12 @@ def test_a_training_step_under_autocast(layer, aggregator):
     with torch.autocast("cpu", torch.bfloat16):
         rounded = exact(batch)
     torch.testing.assert_close(rounded.float(), exact(batch), rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_gcn_leaves_out_a_node_into_which_no_edge_leads_unless_it_has_a_loop(loops):
+    conv = network("gcn", self_loops=loops).blocks[0].conv
+    x, tree = torch.randn(3, 8), torch.tensor([[1, 2], [0, 0]])
+    changed = x.clone()
+    changed[2] += 1
+    assert torch.equal(conv(x, tree)[0], conv(changed, tree)[0]) != loops

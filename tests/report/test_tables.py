@@ -1,6 +1,7 @@
 import csv
 import io
 
+import pandas
 import pytest
 
 from ssma.report.arms import arms
@@ -152,6 +153,17 @@ def test_markdown_shows_what_it_would_take_for_its_own():
         "| \\$x\\$ and \\$y\\$ |", "| \\_own.Agg |", "| PTC_MR \\~1, p <0.0001, −2.78 * |", "| \\`a\\` \\\\ b c |", "",
         "own.\\_\\_main\\_\\_.Agg, I\\&amp;O", "",
     ]  # fmt: skip
+
+
+def test_no_reader_of_a_csv_file_takes_a_value_for_a_missing_one():
+    absent = ["", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None"]
+    texts = [*absent, "#N/A N/A", "1.#IND", "-1.#QNAN", "none", "attention", None]
+    table = Table("t", "T", ["mode", "rows"], [[Cell(value_text(text)), Cell("1")] for text in texts])
+    read = pandas.read_csv(io.StringIO(table.csv()))
+    assert read["mode"].isna().sum() == 0
+    assert len(read.groupby("mode")) == len(texts)
+    assert value_text("NA") == '"NA"'
+    assert value_text("none") == "none"
 
 
 def test_values_are_short_and_lists_are_cut():

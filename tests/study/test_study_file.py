@@ -166,6 +166,18 @@ def test_a_name_that_no_file_can_have_is_refused(table):
     assert str(caught.value).endswith(f"{table}: rename {'n' * 101}: a name has at most 100 characters")
 
 
+@pytest.mark.parametrize("name", ["NA", "nan", "NaN", "null", "NULL", "None"])
+@pytest.mark.parametrize("table", ["datasets", "aggregators", "ablations"])
+def test_a_name_that_tables_take_for_a_missing_value_is_refused(table, name):
+    value = {"datasets": STUDY["datasets"]["d"], "aggregators": {"class": "a.B"}, "ablations": STUDY["ablations"]["a"]}[
+        table
+    ]
+    parse_study(STUDY | {table: {f"{name}1": value}})
+    with pytest.raises(StudyError) as caught:
+        parse_study(STUDY | {table: {name: value}})
+    assert str(caught.value).endswith(f"{table}: rename {name}: readers of CSV files take it for a missing value")
+
+
 def test_a_long_name_of_a_study_is_refused():
     with pytest.raises(StudyError, match="study: String should have at most 100 characters"):
         parse_study(STUDY | {"study": "s" * 101})
