@@ -42,11 +42,13 @@ def tracking_uri(results: Results, configured: str | None) -> str:
 
     The address is made anew from the results folder each time, so the folder can be moved. A relative path of a
     configured SQLite store starts in the folder of ``results``, where the workflow was started, and not where a command
-    is called: it would make an empty store there. ``~`` is the home folder.
+    is called: it would make an empty store there. ``~`` is the home folder. SQLite's driver may be named: it is the
+    one that MLflow takes without it.
     """
-    if configured and configured.startswith("sqlite:///~/"):
+    configured = (configured or "").replace("sqlite+pysqlite:", "sqlite:", 1)
+    if configured.startswith("sqlite:///~/"):
         return configured.replace("~", str(Path.home()), 1)
-    relative = re.match("sqlite:///(?!/)", configured or "")
+    relative = re.match("sqlite:///(?!/)", configured)
     if configured and not relative:
         return configured
     folder = results.root.absolute().parents[1] if relative else results.store.absolute()

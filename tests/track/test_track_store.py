@@ -342,6 +342,13 @@ def test_a_store_in_the_home_folder_is_made_there(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("~"))
 
 
+@pytest.mark.parametrize("path", ["runs.db", "~/runs.db", "/data/runs.db"])
+def test_a_store_whose_driver_is_named_is_the_same_store(tmp_path, path):
+    """Else it would be made without a lock, which is a race, and in the folder that a command is called in."""
+    results = Results(tmp_path / "results/made")
+    assert tracking_uri(results, f"sqlite+pysqlite:///{path}") == tracking_uri(results, f"sqlite:///{path}")
+
+
 @pytest.mark.parametrize("end", ["", "/"])
 def test_a_folder_that_is_named_as_a_store_is_not_to_be_deleted(tmp_path, end):
     folder = tmp_path / "mlruns"
