@@ -25,6 +25,7 @@ ENVIRONMENT = {
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # its errors reach the user through StudyError, in one line
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "3",  # twice this is what a dead server costs a training
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # a server that is down for an hour may say so: wait an hour
 }
 """What MLflow reads when it is imported; a variable that the user has set stays as it is."""
 NOT_READ = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")

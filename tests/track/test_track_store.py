@@ -15,6 +15,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
@@ -493,6 +494,28 @@ def test_closed_port_costs_one_warning(tmp_path, warnings_of, uri):
     assert "secret" not in line
     with pytest.raises(StudyError, match="cannot be used"):
         fill(Results(tmp_path), plan)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_wants_to_be_asked_later_is_not_waited_for(results, warnings_of, status):
+    asked = []
+
+    class Busy(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(status)
+            self.send_header("Retry-After", "60")
+            self.end_headers()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        before = time.monotonic()
+        assert open_tracker(results, make_plan(["one"], uri=f"http://127.0.0.1:{server.server_port}")).tracker is None
+        assert time.monotonic() - before < 10
+        server.shutdown()
+    assert len(asked) == 2
+    (line,) = warnings_of()
+    assert "cannot be used" in line
 
 
 @pytest.mark.parametrize("asynchronous", ["false", "true"])
