@@ -116,6 +116,7 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
                     file.with_name(f"{file.name}{part}").unlink(missing_ok=True)
             if not file.exists():
                 unfinished.touch()
+                file.touch()  # SQLite would let a group only read, whatever the umask
             with closing(sqlite3.connect(file)) as database:
                 # Twice the writes per second, and readers never wait. Also the first look at a broken file:
                 # MLflow would try for 100 seconds to open it.

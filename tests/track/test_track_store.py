@@ -425,6 +425,19 @@ def test_a_folder_that_sqlite_cannot_address_costs_one_warning(tmp_path, warning
     assert "SQLite addresses cannot hold '?'; rename the folder or set track.uri" in line
 
 
+def test_a_group_may_write_to_a_store_as_to_records(tmp_path):
+    before = os.umask(0o002)
+    try:
+        tracker = open_tracker(Results(tmp_path / "results/made"), make_plan(["one"]))
+        tracker.arm(make_plan(["one"])["arms"][0])
+        modes = {
+            path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "results/made/mlflow").glob("mlflow.db*")
+        }
+    finally:
+        os.umask(before)
+    assert modes["mlflow.db"] == modes["mlflow.db-wal"] == modes["mlflow.db-shm"] == 0o664
+
+
 def test_sqlite_is_in_wal_mode(results):
     with sqlite3.connect(results.store / "mlflow.db") as database:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
