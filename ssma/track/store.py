@@ -207,6 +207,9 @@ def _experiment(client: "MlflowClient", artifacts: Path | None, study: str) -> s
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
             found = client.get_experiment_by_name(study)  # another process was faster
+    if not found.experiment_id:
+        address = _without_password(client.tracking_uri)
+        raise StudyError(f"track.uri: what answers at {address} is no MLflow server; check host, port and path")
     if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
     return found.experiment_id

@@ -509,26 +509,44 @@ def test_closed_port_costs_one_warning(tmp_path, warnings_of, uri):
         fill(Results(tmp_path), plan)
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_wants_to_be_asked_later_is_not_waited_for(results, warnings_of, status):
+@contextlib.contextmanager
+def answering(status, body=b"", **headers):
+    """A server that answers whatever it is asked in one way; gives its address and the list of what it was asked."""
     asked = []
 
-    class Busy(BaseHTTPRequestHandler):
+    class Answer(BaseHTTPRequestHandler):
         def do_GET(self):
             asked.append(self.path)
             self.send_response(status)
-            self.send_header("Retry-After", "60")
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
             self.end_headers()
+            self.wfile.write(body)
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        before = time.monotonic()
-        assert open_tracker(results, make_plan(["one"], uri=f"http://127.0.0.1:{server.server_port}")).tracker is None
-        assert time.monotonic() - before < 10
+        yield f"http://127.0.0.1:{server.server_port}", asked
         server.shutdown()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_wants_to_be_asked_later_is_not_waited_for(results, warnings_of, status):
+    with answering(status, Retry_After="60") as (uri, asked):
+        before = time.monotonic()
+        assert open_tracker(results, make_plan(["one"], uri=uri)).tracker is None
+        assert time.monotonic() - before < 10
     assert len(asked) == 2
     (line,) = warnings_of()
     assert "cannot be used" in line
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"status": "healthy"}'])
+def test_a_server_that_is_none_of_mlflow_is_named(results, warnings_of, body):
+    """To MLflow such an answer is an experiment without an id, and so is a run: all would be logged to nowhere."""
+    with answering(200, body) as (uri, _):
+        assert open_tracker(results, make_plan(["one"], uri=uri)).tracker is None
+    (line,) = warnings_of()
+    assert f"track.uri: what answers at {uri} is no MLflow server; check host, port and path" in line
 
 
 @pytest.mark.parametrize("asynchronous", ["false", "true"])
