@@ -18,6 +18,11 @@ from ssma.data.splits import OWN
 from ssma.errors import StudyError
 from ssma.study.records import PARTS
 
+SIZES = (0.005, 500.0)
+"""Between them are the sizes of targets and features that the rates of a study fit: networks start with weights and
+outputs near 1, and AdamW changes a weight by about the rate in a step, however large what it learns is."""
+MOST_APART = 100.0  # sizes of columns that are learned together
+
 
 def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
     """Returns how many graphs are exact copies of others, and a note if there are any.
@@ -37,14 +42,41 @@ def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str,
 
 def find_alike(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
     """Returns how many graphs no message passing tells from others (see :func:`ssma.data.colours.refine`), exact
-    copies and isomorphic graphs among them, and a note if there are any; counts as those of ``find_copies``.
+    copies and isomorphic graphs among them, and notes if there are any, and if their targets differ; counts as those of
+    ``find_copies``.
     """
-    found = _repeated(refine(loaded.graphs).tolist() if loaded.level == "graph" else [], splits)
+    content = refine(loaded.graphs).tolist() if loaded.level == "graph" else []
+    found = _repeated(content, splits)
     note = (
         f"{found['graphs']} graphs are alike to message passing as isomorphic ones are, targets aside; up to "
         f"{max(found['leaked'])} validation and test graphs of a split have one like them in its training part"
     )
-    return found, [note] if found["graphs"] else []
+    return found, [note, *_contradictions(content, loaded)] if found["graphs"] else []
+
+
+def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
+    """Returns a note if graphs of the same content have different classes or real targets: on the best that one answer
+    for each content reaches, the class that most have, or the median.
+    """
+    if loaded.task == "multilabel":
+        return []
+    y, count, missed = loaded.graphs.y, 0, 0.0
+    alike: dict[Any, list[int]] = {}
+    for number, (own, target) in enumerate(zip(content, y, strict=True)):
+        if not target.isnan().all():
+            alike.setdefault(own, []).append(number)
+    for own in (y[numbers] for numbers in alike.values() if len(numbers) > 1):
+        if loaded.task == "multiclass":
+            wrong = len(own) - int(own.bincount().max())
+        else:
+            wrong = float((own - own.nanmedian(dim=0).values).abs().double().nansum())
+        count, missed = count + len(own) * (wrong > 0), missed + wrong
+    if loaded.task == "multiclass":
+        best = f"gets more than {len(y) - missed:.0f} of {len(y)} right"
+    else:
+        best = f"has an mae below {missed / int((~y.isnan()).sum()):.3g} over all"
+    told = f"y: {count} graphs are like others with another target; no network that treats them alike {best}"
+    return [told] if count else []
 
 
 def _repeated(content: Sequence[Any], splits: list[dict[str, Any]]) -> dict[str, Any]:
@@ -76,6 +108,18 @@ def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
             where = ", ".join(map(str, lacking))
             notes.append(f"class {loaded.label(place)} is missing in the training part of split {where}")
     return notes
+
+
+def minus_one(loaded: Loaded) -> list[str]:
+    """Returns a note if -1 is a class beside 0, 1, ..., as many data sets write what is not known."""
+    labels = sorted(map(int, loaded.label_mapping or {}))
+    if len(labels) < 3 or labels != list(range(-1, len(labels) - 1)):
+        return []
+    count = int((loaded.graphs.y == loaded.label_mapping["-1"]).sum())
+    return [
+        f"labels: -1 is a class, of {count} graphs, beside 0 to {labels[-1]}; if it stands for a label that is not "
+        "known, leave these graphs out"
+    ]
 
 
 def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
@@ -110,14 +154,16 @@ def lost_digits(what: str, values: Tensor) -> list[str]:
         if lost > different.numel() / 100:
             found.append(f"{lost} of {different.numel()} in column {number}")
     told = (
-        f"{what}: different numbers that are one as float32: {', '.join(found)}; subtract a constant to keep them apart"
+        f"{what}: different numbers that are one as float32: {', '.join(found)}; subtract a constant, or give them in "
+        "a smaller unit, to keep them apart"
     )
     return [told] if found else []
 
 
 def hard_targets(loaded: Loaded) -> list[str]:
     """Returns a note on targets whose mean is more than ten standard deviations from 0, as with energies, one on those
-    that have one value alone, and one if some have a hundred times the standard deviation of others, as in other units.
+    that have one value alone, one if some have a hundred times the standard deviation of others, as in other units, and
+    one on those whose standard deviation is not within ``SIZES``.
     """
     found, single, spreads = [], [], {}
     for number, column in enumerate(loaded.graphs.y.unbind(dim=1) if loaded.task == "regression" else ()):
@@ -139,13 +185,48 @@ def hard_targets(loaded: Loaded) -> list[str]:
             "which it makes smaller; leave it out"
         )
     least, most = (pick(spreads, key=spreads.get, default=None) for pick in (min, max))
-    if spreads and spreads[most] > 100 * spreads[least]:
+    if spreads and spreads[most] > MOST_APART * spreads[least]:
         notes.append(
             f"y: loss and {loaded.metric} are means over all columns, and the standard deviation is "
             f"{spreads[least]:.3g} in column {least} but {spreads[most]:.3g} in column {most}; bring them to one "
             "scale, or little is learned and told of the small ones"
         )
+    if sizes := [f"{spread:.3g} in column {number}" for number, spread in spreads.items() if not _fits(spread)]:
+        notes.append(
+            f"y: learned as it is, and its standard deviation is {', '.join(sizes)}; give it in another unit, in which "
+            "that is about 1, or little is learned"
+        )
     return notes
+
+
+def uneven_features(graphs: Graphs) -> list[str]:
+    """Returns a note on node and one on edge features of real numbers if some columns hold numbers a hundred times as
+    large as others, or all hold numbers that are not within ``SIZES``: networks start with equal weights for all
+    columns. The size of a column is the root mean square of its values other than 0.
+    """
+    notes = []
+    for name, value in (("x", graphs.x), ("edge_attr", graphs.edge_attr)):
+        if value is None or not value.is_floating_point():
+            continue
+        columns = (column[column != 0].double() for column in value.unbind(dim=1))
+        sizes = {number: float(held.square().mean().sqrt()) for number, held in enumerate(columns) if held.numel()}
+        least, most = (pick(sizes, key=sizes.get, default=None) for pick in (min, max))
+        if sizes and sizes[most] > MOST_APART * sizes[least]:
+            notes.append(
+                f"{name}: used as it is, and where it is not 0 its size is {sizes[least]:.3g} in column {least} but "
+                f"{sizes[most]:.3g} in column {most} (root mean square); bring the columns to one scale, or little is "
+                "learned of the small ones"
+            )
+        elif sizes and not _fits(sizes[most]):
+            notes.append(
+                f"{name}: used as it is, and where it is not 0 its size is up to {sizes[most]:.3g}, in column {most} "
+                "(root mean square); give it in another unit, in which that is about 1, or little is learned of it"
+            )
+    return notes
+
+
+def _fits(size: float) -> bool:
+    return SIZES[0] <= size <= SIZES[1]
 
 
 def edge_notes(graphs: Graphs) -> list[str]:
@@ -180,7 +261,7 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
     ):
         raise StudyError(
             "targets: all are the same number as float32, so that there is nothing to learn; mend the data set, or "
-            "subtract a constant if their difference is small"
+            "subtract a constant or give them in a smaller unit if their difference is small"
         )
     fewer = []
     for number, split in enumerate(splits):

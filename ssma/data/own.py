@@ -108,7 +108,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
             dataset = kind(**as_declared(arguments, parameters))
             _check_processed(dataset, folder)
             map_style = not hasattr(dataset, "__iter__")  # Python would go on beyond its length
-            data_list = [dataset[number] for number in range(len(dataset))] if map_style else list(dataset)
+            graphs = (dataset[number] for number in range(len(dataset))) if map_style else iter(dataset)
+            data_list = [_copy(data) for data in graphs]
     except StudyError:
         raise
     except (Exception, SystemExit) as error:  # a user's class may raise anything, and ogb ends the process
@@ -131,6 +132,11 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
                 f"part alone; name {key} in arguments if it is meant"
             )
     return loaded
+
+
+def _copy(data: Any) -> Any:
+    """Returns a graph of its own: a class may hand out one object for all, and change it each time."""
+    return data.clone() if isinstance(data, Data) and "_store" in vars(data) else data
 
 
 def _link_unprocessed(root: str | None, folder: Path) -> None:

@@ -14,7 +14,9 @@ from ssma.data.checks import (
     find_copies,
     hard_targets,
     measurable_labels,
+    minus_one,
     missing_classes,
+    uneven_features,
     untrained_codes,
 )
 from ssma.data.graphs import Graphs
@@ -72,7 +74,7 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     notes += copy_notes + alike_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
     for check in (missing_classes, untrained_codes, measurable_labels):
         notes += check(loaded, made["splits"])
-    notes += hard_targets(loaded)
+    notes += minus_one(loaded) + uneven_features(loaded.graphs) + hard_targets(loaded)
     loaded.graphs.save(folder / "graphs.pt")
     record = {"kind": "splits", "dataset": dataset["id"], "items": f"{loaded.level}s"} | made
     write_record(folder / "splits.json", record)
@@ -119,10 +121,17 @@ def _splits(loaded: Loaded, asked: dict[str, Any]) -> tuple[dict[str, Any], list
         raise StudyError(f"splits: got {asked['scheme']!r}, but the data set has {has} official split")
     if loaded.split is not None:
         return {"scheme": "official", "splits": [loaded.split | {"hash": split_hash(loaded.split)}]}, []
-    scheme, splits = make_splits(loaded.graphs.y, asked["folds"], asked["scheme"], asked["seed"], loaded.label)
+    scheme, splits = make_splits(_strata(loaded), asked["folds"], asked["scheme"], asked["seed"], loaded.label)
     notes = [f"splits: {asked['scheme']} needs one class per item, so the items were shuffled"]
     made = {"scheme": scheme, "seed": asked["seed"], "folds": asked["folds"], "splits": splits}
     return made, notes if scheme != asked["scheme"] else []
+
+
+def _strata(loaded: Loaded) -> Tensor:
+    """Returns what folds keep the shares of, the class of each item, which one label that all have is too; else the
+    targets."""
+    y = loaded.graphs.y
+    return y.flatten().long() if loaded.task == "multilabel" and y.size(1) == 1 and not y.isnan().any() else y
 
 
 def count_graphs(graphs: Graphs) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
         known = ~y[:, column].isnan()
         label = y[known, column]
         if 0 < label.sum() < label.numel():
-            scores.append(score_of(label.numpy(), output[known, column].numpy()))
+            # in float64: some versions of scikit-learn count, divide and add in the type of the scores
+            scores.append(score_of(label.double().numpy(), output[known, column].double().numpy()))
     if not scores:
         raise ValueError(f"{metric} is undefined: no label has both classes in this split; use fewer folds")
     return float(sum(scores) / len(scores))

@@ -182,6 +182,30 @@ class MapStyle(torch.utils.data.Dataset):
         return graph(number, number % 2)
 
 
+class OneObject(torch.utils.data.Dataset):
+    """It hands out one graph, which it changes for each number; in place, as a simulation that goes on does."""
+
+    def __init__(self, in_place):
+        self.in_place, self.graph = in_place, graph(0, 0)
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, number):
+        x, y = torch.full((3, 2), float(number)), torch.tensor([number % 2])
+        if self.in_place:
+            self.graph.x.copy_(x)
+            self.graph.y.copy_(y)
+        else:
+            self.graph.x, self.graph.y = x, y
+        return self.graph
+
+
+def one_object(in_place):
+    dataset = OneObject(in_place)
+    return (dataset[number] for number in range(4))
+
+
 def in_parts(split="train", train=None):
     return [graph(0, 0), graph(1, 1)] * {"train": 2, "all": 3}[split]
 
@@ -802,6 +826,15 @@ def test_a_class_ends_at_its_length(tmp_path):
     assert made_by("MapStyle", tmp_path).graphs.y.tolist() == [0, 1, 0, 1]
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("name", ["OneObject", "one_object"])
+def test_a_class_that_hands_out_one_object_for_all_graphs(tmp_path, name, in_place):
+    """All graphs were the last one."""
+    graphs = made_by(name, tmp_path, in_place=in_place).graphs
+    assert graphs.x[::3, 0].tolist() == [0, 1, 2, 3]
+    assert graphs.y.tolist() == [0, 1, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("dotted", "arguments", "message"),
     [
@@ -864,6 +897,31 @@ def test_isomorphic_graphs_across_the_parts_are_counted(tmp_path):
     assert any(note.startswith(told) for note in card["notes"])
     card = prepared(tmp_path, made[:4])
     assert card["alike"] == {"graphs": 0, "leaked": [0, 0, 0]} and not any("alike" in note for note in card["notes"])
+
+
+@pytest.mark.parametrize(
+    ("targets", "told"),
+    [
+        ([0, 1, 0, 1, 0, 1], "gets more than 5 of 6 right"),  # by the class that most have
+        ([0, 1, 0, 1, 0, 0], None),
+        ([1.5, 9.0, 9.5, 9.0, 2.5, 4.5], "has an mae below 0.5 over all"),  # 1 + 0 + 2 away from the median, over six
+        ([1.5, 9.0, 9.5, 9.0, NAN, 4.5], "has an mae below 0.6 over all"),  # 1.5 + 1.5 over five
+        ([1.5, 9.0, 9.5, 9.0, NAN, 1.5], None),
+        ([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]] * 2, None),
+    ],
+)
+def test_what_alike_graphs_of_different_targets_leave_to_reach_is_noted(tmp_path, targets, told):
+    order, place = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
+    kinds = [{}, {"x": graph(0, 0).x[order], "edge_index": place[PATH]}]  # graph 0, and with its nodes in another order
+    numbers = [(0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (0, 1)]
+    made = [graph(number, torch.tensor([y]), **kinds[kind]) for (number, kind), y in zip(numbers, targets, strict=True)]
+    task = "multilabel" if isinstance(targets[0], list) else None
+    found = [
+        note for note in prepared(tmp_path, made, task=task)["notes"] if note.startswith("y: ") and "alike" in note
+    ]
+    count = 2 if NAN in targets else 3
+    note = f"y: {count} graphs are like others with another target; no network that treats them alike {told}"
+    assert len(found) == (told is not None) and all(line == note for line in found)
 
 
 def test_graphs_that_differ_in_edges_or_edge_features_are_no_copies(tmp_path):
@@ -982,6 +1040,81 @@ def test_targets_of_other_scales_are_noted(tmp_path, spread, told):
     assert found == [SINGLE, *[note] * told]
 
 
+@pytest.mark.parametrize(("unit", "told"), [(0.004, "0.004"), (0.006, None), (499.0, None), (501.0, "501")])
+def test_targets_of_a_size_that_is_not_learned_are_noted(tmp_path, unit, told):
+    """A linear function of the features was learned to a third of its deviation at 1 and at 300, and not at all at 0.001
+    and at 10,000."""
+    values = [unit * math.sqrt(7 / 8) * sign for sign in (-1, 1) * 4]
+    graphs = [graph(number, torch.tensor([[value]])) for number, value in enumerate(values)]
+    found = [note for note in prepared(tmp_path, graphs, task="regression")["notes"] if note[:2] == "y:"]
+    note = (
+        f"y: learned as it is, and its standard deviation is {told} in column 0; give it in another unit, in which that "
+        "is about 1, or little is learned"
+    )
+    assert found == [note] * (told is not None)
+
+
+@pytest.mark.parametrize("name", ["x", "edge_attr"])
+@pytest.mark.parametrize(
+    ("sizes", "told"),
+    [
+        ((1.0, 99.0), None),
+        ((1.0, 101.0), "its size is 1 in column 0 but 101 in column 1 (root mean square); bring the columns to one"),
+        ((499.0, 499.0), None),
+        ((400.0, 501.0), "its size is up to 501, in column 1 (root mean square); give it in another unit"),
+        ((0.004, 0.001), "its size is up to 0.004, in column 0 (root mean square); give it in another unit"),
+        ((0.006, 0.006), None),
+        ((0.0, 0.0), None),
+    ],
+)
+def test_features_of_sizes_that_are_not_learned_are_noted(tmp_path, name, sizes, told):
+    """Also where a column is 0 in most rows, as a label is that few nodes have."""
+    rows = torch.tensor([sizes, [-size for size in sizes], (0.0, 0.0), (0.0, 0.0)])
+    changed = {"x": {"x": rows[:3]}, "edge_attr": {"edge_attr": rows}}[name]
+    card = prepared(tmp_path, [graph(number, number % 2, **changed) for number in range(9)])
+    found = [note for note in card["notes"] if note.startswith(f"{name}: used")]
+    assert len(found) == (told is not None) and all(told in note for note in found)
+
+
+def test_codes_have_no_size(tmp_path):
+    x = torch.tensor([[1, 1000], [0, 1000], [1, 1000]])
+    assert not any("size" in note for note in prepared(tmp_path, [graph(n, n % 2, x=x) for n in range(9)])["notes"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [((-1, 0, 1), 1), ((-1, 0, 1, 2), 2), ((-1, 1, 0), 1), ((-1, 1), None), ((-1, 0), None), ((-2, -1, 0), None)],
+)
+def test_a_class_that_may_be_what_is_not_known_is_noted(tmp_path, labels, told):
+    """As in files of Tox21: a third class, and an accuracy that counts the guess of what is not known."""
+    card = prepared(tmp_path, [graph(number, labels[number % len(labels)]) for number in range(12)])
+    note = (
+        f"labels: -1 is a class, of {12 // len(labels)} graphs, beside 0 to {told}; if it stands for a label that is not "
+        "known, leave these graphs out"
+    )
+    assert [line for line in card["notes"] if line.startswith("labels")] == [note] * (told is not None)
+    assert card["num_outputs"] == len(labels)
+
+
+def test_one_label_is_stratified_as_a_class_is(tmp_path):
+    """It was shuffled, and the shares were those of chance: rare ones lacked in a part, and the set was refused."""
+    made = [graph(number, torch.tensor([[float(number % 11 == 0)]])) for number in range(66)]
+    card = prepared(tmp_path, made, "stratified", task="multilabel", metric="auroc")
+    y = load(tmp_path / "o").graphs.y.flatten()
+    for split in load(tmp_path / "o").splits:
+        assert [int(y[split[part]].sum()) for part in ("train", "validation", "test")] == [2, 2, 2]
+    assert not any("shuffled" in note for note in card["notes"])
+    with pytest.raises(StudyError, match="class 1 has 2 members, too few for 3 stratified folds"):
+        prepared(tmp_path, made[:20], "stratified", task="multilabel", metric="auroc")
+
+
+@pytest.mark.parametrize("y", [[[0.0], [1.0], [NAN]], [[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]])
+def test_labels_that_are_several_or_missing_are_shuffled_and_noted(tmp_path, y):
+    made = [graph(number, torch.tensor([y[number % 3]])) for number in range(33)]
+    card = prepared(tmp_path, made, "stratified", task="multilabel", metric="auroc")
+    assert "splits: stratified needs one class per item, so the items were shuffled" in card["notes"]
+
+
 def test_a_class_that_is_too_small_is_named_as_in_the_data(tmp_path):
     graphs = [graph(number, [1, 2, 7][min(number // 4, 2)]) for number in range(10)]
     with pytest.raises(StudyError, match="class 7 has 2 members, too few for 3"):
@@ -1000,11 +1133,10 @@ def test_numbers_that_float32_does_not_tell_apart_are_noted(tmp_path):
     lengths = [None, *(torch.tensor([1e9 + number], dtype=torch.float64) for number in range(1, 12))]
     edges = [{"edge_index": None if own is None else [[0], [0]], "edge_attr": own} for own in lengths]
     loaded = read(tmp_path, [graph(0, own_y, x=own_x, **rest) for own_y, own_x, rest in zip(y, x, edges, strict=True)])
+    remedy = "subtract a constant, or give them in a smaller unit, to keep them apart"
+    found = {"x": "11 of 12 in column 1", "edge_attr": "10 of 11 in column 0", "y": "5 of 12 in column 1"}
     assert loaded.notes == [
-        "x: different numbers that are one as float32: 11 of 12 in column 1; subtract a constant to keep them apart",
-        "edge_attr: different numbers that are one as float32: 10 of 11 in column 0; subtract a constant to keep them "
-        "apart",
-        "y: different numbers that are one as float32: 5 of 12 in column 1; subtract a constant to keep them apart",
+        f"{name}: different numbers that are one as float32: {count}; {remedy}" for name, count in found.items()
     ]
     assert loaded.graphs.y[:, 1].tolist() == [2**24 + number for number in (0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 10, 12)]
 
@@ -1047,6 +1179,11 @@ BLOCKS = [[1, 9, 8, 5], [10, 2, 3, 7], [4, 0, 11, 6]]  # of 12 items shuffled by
             lambda number: torch.tensor([5.0, 1e9 + number], dtype=torch.float64),
             {"task": "regression"},
             "targets: all are the same number as float32, .* subtract a constant",
+        ),
+        (
+            lambda number: torch.tensor([number * 1e-50], dtype=torch.float64),
+            {"task": "regression"},
+            "targets: all are the same number as float32, .* or give them in a smaller unit if their difference is small",
         ),
         (
             lambda number: NAN if number in BLOCKS[0] else number / 2,

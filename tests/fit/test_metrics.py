@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import sklearn.metrics
 import torch
 
 from ssma.data.ogb import import_ogb
@@ -74,6 +75,17 @@ def test_macro_average_over_ten_labels(metric, reference):
     expected = np.mean([reference(*column) for column in columns])
     assert metric_value(metric, scores, y) == pytest.approx(expected, abs=1e-9)
     assert metric_value(metric, scores.sigmoid(), y) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("metric", "function"), [("ap", "average_precision_score"), ("auroc", "roc_auc_score")])
+def test_areas_are_summed_in_float64_whatever_the_type_of_the_scores(monkeypatch, metric, function):
+    """A version of scikit-learn that works in the type of the scores would give other digits."""
+    real = getattr(sklearn.metrics, function)
+    monkeypatch.setattr(sklearn.metrics, function, lambda y, scores: scores.dtype.type(real(y, scores)))
+    y, scores = labels_and_scores(1, 0.0, graphs=997)
+    expected = real(y[:, 0].double().numpy(), scores[:, 0].double().numpy())
+    assert float(np.float32(expected)) != expected
+    assert metric_value(metric, scores, y) == expected
 
 
 def test_undefined_and_unknown_metrics():
