@@ -48,7 +48,7 @@ EXPECTED = {
 """Kind of pydantic's error -> words that name no Python type."""
 
 TRACKING = re.compile(
-    r"sqlite(\+\w+)?:///[^:?].*|https?://[^/#][^#]*|(?!(sqlite|file|https?)\b)\w[\w+.-]*://.+|databricks"
+    r"sqlite(\+pysqlite)?:///[^:?].*|https?://[^/#][^#]*|(?!(sqlite|file|https?)\b)\w[\w+.-]*://.+|databricks"
 )
 """An address at which MLflow can keep runs."""
 

@@ -120,8 +120,13 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
 
 
 def runs_nothing(arguments: list[str]) -> bool:
-    """Says whether Snakemake is to show or tidy something only."""
-    return any(argument.partition("=")[0] in LOOKS for argument in arguments)
+    """Says whether Snakemake is to show or tidy something only. It takes options by their beginnings too, and a dry run
+    as an executor; a report may be wanted after a run.
+    """
+    options = [argument.partition("=")[0] for argument in arguments if argument.strip("-")]
+    looks = any(look.startswith(option) for look in LOOKS for option in options)
+    dry = re.search(r"(^| )(-e|--exec\w*)[ =]?dryrun\b", " ".join(arguments))
+    return dry is not None or (looks and not any(option.startswith("--report-a") for option in options))
 
 
 def forget_outdated(results: Results, plan: dict[str, Any], folder: Path, dry: bool) -> None:

@@ -25,6 +25,7 @@ ENVIRONMENT = {
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # its errors reach the user through StudyError, in one line
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "3",  # twice this is what a dead server costs a training
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # a server that is down for an hour may say so: wait an hour
 }
 """What MLflow reads when it is imported; a variable that the user has set stays as it is."""
 NOT_READ = ("MLFLOW_ACTIVE_MODEL_ID", "_MLFLOW_ACTIVE_MODEL_ID")
@@ -42,11 +43,13 @@ def tracking_uri(results: Results, configured: str | None) -> str:
 
     The address is made anew from the results folder each time, so the folder can be moved. A relative path of a
     configured SQLite store starts in the folder of ``results``, where the workflow was started, and not where a command
-    is called: it would make an empty store there. ``~`` is the home folder.
+    is called: it would make an empty store there. ``~`` is the home folder. SQLite's driver may be named: it is the
+    one that MLflow takes without it.
     """
-    if configured and configured.startswith("sqlite:///~/"):
+    configured = (configured or "").replace("sqlite+pysqlite:", "sqlite:", 1)
+    if configured.startswith("sqlite:///~/"):
         return configured.replace("~", str(Path.home()), 1)
-    relative = re.match("sqlite:///(?!/)", configured or "")
+    relative = re.match("sqlite:///(?!/)", configured)
     if configured and not relative:
         return configured
     folder = results.root.absolute().parents[1] if relative else results.store.absolute()
@@ -113,6 +116,7 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
                     file.with_name(f"{file.name}{part}").unlink(missing_ok=True)
             if not file.exists():
                 unfinished.touch()
+                file.touch()  # SQLite would let a group only read, whatever the umask
             with closing(sqlite3.connect(file)) as database:
                 # Twice the writes per second, and readers never wait. Also the first look at a broken file:
                 # MLflow would try for 100 seconds to open it.
@@ -203,6 +207,9 @@ def _experiment(client: "MlflowClient", artifacts: Path | None, study: str) -> s
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
             found = client.get_experiment_by_name(study)  # another process was faster
+    if not found.experiment_id:
+        address = _without_password(client.tracking_uri)
+        raise StudyError(f"track.uri: what answers at {address} is no MLflow server; check host, port and path")
     if found.lifecycle_stage == "deleted":
         client.restore_experiment(found.experiment_id)
     return found.experiment_id

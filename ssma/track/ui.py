@@ -16,14 +16,17 @@ OF_A_SERVER = (
     "MLFLOW_ARTIFACTS_ONLY",
     "MLFLOW_EXPOSE_PROMETHEUS",
     "MLFLOW_GUNICORN_OPTS",
+    "MLFLOW_HOST",
     "MLFLOW_READ_REPLICA_BACKEND_STORE_URI",
     "MLFLOW_REGISTRY_STORE_URI",
+    "MLFLOW_SERVER_ALLOWED_HOSTS",
     "MLFLOW_STATIC_PREFIX",
     "MLFLOW_TRACE_ARCHIVAL_CONFIG",
     "MLFLOW_UVICORN_OPTS",
     "MLFLOW_WORKSPACE",
 )
-"""Options of a server that is run here for other work: with one of them the UI ends, or answers elsewhere."""
+"""Options of a server that is run here for other work: with one of them the UI ends, or answers elsewhere or to
+nobody here."""
 
 
 def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:

@@ -15,7 +15,7 @@ from snakemake.shell import shell
 from ssma.errors import StudyError
 from ssma.study.config import parse_study
 from ssma.study.ids import git_commit
-from ssma.study.jobs import date_today, forget_lost, forget_outdated, free_dead_locks, prepare_jobs
+from ssma.study.jobs import date_today, forget_lost, forget_outdated, free_dead_locks, prepare_jobs, runs_nothing
 from ssma.study.locks import exclusive
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
@@ -32,6 +32,28 @@ def test_jobs_get_paths_with_any_characters(tmp_path, monkeypatch):
     command = shell._process_prefix + 'printf %s "$PYTHONPATH"'
     found = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert found.stdout == f"{package}:{own}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nothing"),
+    [
+        ("--cores 2 --summary", True),
+        ("--cores 2 --summ --configfile s.yaml", True),
+        ("--dag=dot", True),
+        ("-S", True),
+        ("--executor dryrun", True),
+        ("--exec=dryrun", True),
+        ("-e dryrun --cores 2", True),
+        ("--report page.html", True),
+        ("--report page.html --report-after-run", False),
+        ("--cores 2 --configfile dryrun", False),
+        ("--executor slurm dryrun", False),
+        ("--rerun-incomplete -- all", False),
+        ("", False),
+    ],
+)
+def test_a_start_that_runs_no_job_is_known_however_it_is_written(arguments, nothing):
+    assert runs_nothing(arguments.split()) is nothing
 
 
 def test_sets_of_texts_have_one_order_in_all_jobs(tmp_path, monkeypatch):

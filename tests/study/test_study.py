@@ -280,7 +280,7 @@ def test_all_errors_at_once_with_their_path():
             ({"track": {"uri": uri}}, "track.uri: is no address; expected one like sqlite:")
             for uri in (
                 "", "https://host:port", "postgresql://host:port/runs", "mlruns", "file:///runs", "localhost:5000", "http//host:5000", "sqlite://runs.db", "sqlite:///",
-                "sqlite:///:memory:", "sqlite+pysqlite://runs.db", "https:///runs",
+                "sqlite:///:memory:", "sqlite+pysqlite://runs.db", "sqlite+aiosqlite:///runs.db", "https:///runs",
                 "http://localhost:5000/#/experiments/1", "https://host/#/",
             )
         ),

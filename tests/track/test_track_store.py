@@ -15,6 +15,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
@@ -342,6 +343,13 @@ def test_a_store_in_the_home_folder_is_made_there(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("~"))
 
 
+@pytest.mark.parametrize("path", ["runs.db", "~/runs.db", "/data/runs.db"])
+def test_a_store_whose_driver_is_named_is_the_same_store(tmp_path, path):
+    """Else it would be made without a lock, which is a race, and in the folder that a command is called in."""
+    results = Results(tmp_path / "results/made")
+    assert tracking_uri(results, f"sqlite+pysqlite:///{path}") == tracking_uri(results, f"sqlite:///{path}")
+
+
 @pytest.mark.parametrize("end", ["", "/"])
 def test_a_folder_that_is_named_as_a_store_is_not_to_be_deleted(tmp_path, end):
     folder = tmp_path / "mlruns"
@@ -417,6 +425,19 @@ def test_a_folder_that_sqlite_cannot_address_costs_one_warning(tmp_path, warning
     assert "SQLite addresses cannot hold '?'; rename the folder or set track.uri" in line
 
 
+def test_a_group_may_write_to_a_store_as_to_records(tmp_path):
+    before = os.umask(0o002)
+    try:
+        tracker = open_tracker(Results(tmp_path / "results/made"), make_plan(["one"]))
+        tracker.arm(make_plan(["one"])["arms"][0])
+        modes = {
+            path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "results/made/mlflow").glob("mlflow.db*")
+        }
+    finally:
+        os.umask(before)
+    assert modes["mlflow.db"] == modes["mlflow.db-wal"] == modes["mlflow.db-shm"] == 0o664
+
+
 def test_sqlite_is_in_wal_mode(results):
     with sqlite3.connect(results.store / "mlflow.db") as database:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
@@ -486,6 +507,46 @@ def test_closed_port_costs_one_warning(tmp_path, warnings_of, uri):
     assert "secret" not in line
     with pytest.raises(StudyError, match="cannot be used"):
         fill(Results(tmp_path), plan)
+
+
+@contextlib.contextmanager
+def answering(status, body=b"", **headers):
+    """A server that answers whatever it is asked in one way; gives its address and the list of what it was asked."""
+    asked = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+            self.wfile.write(body)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_server_that_wants_to_be_asked_later_is_not_waited_for(results, warnings_of, status):
+    with answering(status, Retry_After="60") as (uri, asked):
+        before = time.monotonic()
+        assert open_tracker(results, make_plan(["one"], uri=uri)).tracker is None
+        assert time.monotonic() - before < 10
+    assert len(asked) == 2
+    (line,) = warnings_of()
+    assert "cannot be used" in line
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"status": "healthy"}'])
+def test_a_server_that_is_none_of_mlflow_is_named(results, warnings_of, body):
+    """To MLflow such an answer is an experiment without an id, and so is a run: all would be logged to nowhere."""
+    with answering(200, body) as (uri, _):
+        assert open_tracker(results, make_plan(["one"], uri=uri)).tracker is None
+    (line,) = warnings_of()
+    assert f"track.uri: what answers at {uri} is no MLflow server; check host, port and path" in line
 
 
 @pytest.mark.parametrize("asynchronous", ["false", "true"])

@@ -37,8 +37,10 @@ def test_options_of_a_server_for_other_work_are_none_of_the_ui(tmp_path, monkeyp
     assert main(["ui", str(tmp_path / "plan.json")]) == 0
     for name, value in (
         ("MLFLOW_ARTIFACTS_ONLY", "true"),
+        ("MLFLOW_HOST", "mlflow.example.org"),
         ("MLFLOW_READ_REPLICA_BACKEND_STORE_URI", "sqlite:////elsewhere/runs.db"),
         ("MLFLOW_REGISTRY_STORE_URI", "postgresql://ann@127.0.0.1:9/models"),
+        ("MLFLOW_SERVER_ALLOWED_HOSTS", "mlflow.example.org"),
         ("MLFLOW_STATIC_PREFIX", "/mlflow"),
         ("MLFLOW_WORKSPACE", "team"),
     ):

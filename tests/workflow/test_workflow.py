@@ -172,7 +172,8 @@ def test_a_changed_study_gets_a_new_report_where_only_times_of_files_trigger_job
 
 
 @pytest.mark.parametrize(
-    "option", ["--dry-run", "--dag=dot", "--summary", "--lint", "--list", "--unlock", "--delete-temp-output"]
+    "option",
+    ["--dry-run", "--executor=dryrun", "--dag=dot", "--summ", "--lint", "--list", "--unlock", "--delete-temp-output"],
 )
 def test_to_look_at_a_changed_study_leaves_the_results_of_the_former(finished, option):
     fewer = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}}
