@@ -248,7 +248,7 @@ def edge_notes(graphs: Graphs) -> list[str]:
     }
     found = [f"{count} {what}" for what, count in counts.items() if count]
     notes = [f"edges: of {graphs.num_edges}, {', '.join(found)}; they are used as they are"] if found else []
-    if silent := int((~torch.isin(source.unique(), target)).sum()):
+    if silent := int(((graphs.out_degrees() > 0) & (graphs.in_degrees() == 0)).sum()):
         notes.append(
             f"nodes: {silent} have edges to others and none into them; gcn normalises by the edges into both ends, so "
             "that it leaves their messages out unless model.self_loops is true"
