@@ -145,19 +145,24 @@ def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
 
 def lost_digits(what: str, values: Tensor) -> list[str]:
     """Returns a note if float32, which is computed with, takes more than one in a hundred different values of a column
-    of ``values`` [rows, columns] for another one; so it is with times in seconds, or energies of the order of 1e6.
+    of ``values`` [rows, columns] for another one; so it is with times in seconds, or energies of the order of 1e6. What
+    is too small for it needs a smaller unit, in which the numbers are larger; to others that is of no help.
     """
-    found = []
+    found: dict[str, list[str]] = {}
     for number, column in enumerate(values.unbind(dim=1) if values.dtype == torch.float64 else ()):
         different = column[~column.isnan()].unique()
         lost = different.numel() - different.float().unique().numel()
         if lost > different.numel() / 100:
-            found.append(f"{lost} of {different.numel()} in column {number}")
-    told = (
-        f"{what}: different numbers that are one as float32: {', '.join(found)}; subtract a constant, or give them in "
-        "a smaller unit, to keep them apart"
-    )
-    return [told] if found else []
+            found.setdefault(_remedy(different), []).append(f"{lost} of {different.numel()} in column {number}")
+    return [
+        f"{what}: different numbers that are one as float32: {', '.join(columns)}; {remedy} to keep them apart"
+        for remedy, columns in found.items()
+    ]
+
+
+def _remedy(values: Tensor) -> str:
+    small = bool((values.abs() < torch.finfo(torch.float32).tiny).all())
+    return "give them in a smaller unit" if small else "subtract a constant"
 
 
 def hard_targets(loaded: Loaded) -> list[str]:
@@ -201,7 +206,7 @@ def hard_targets(loaded: Loaded) -> list[str]:
 
 def uneven_features(graphs: Graphs) -> list[str]:
     """Returns a note on node and one on edge features of real numbers if some columns hold numbers a hundred times as
-    large as others, or all hold numbers that are not within ``SIZES``: networks start with equal weights for all
+    large as others, or if that of the largest is not within ``SIZES``: networks start with equal weights for all
     columns. The size of a column is the root mean square of its values other than 0.
     """
     notes = []
@@ -243,7 +248,7 @@ def edge_notes(graphs: Graphs) -> list[str]:
     }
     found = [f"{count} {what}" for what, count in counts.items() if count]
     notes = [f"edges: of {graphs.num_edges}, {', '.join(found)}; they are used as they are"] if found else []
-    if silent := int((~torch.isin(source.unique(), target)).sum()):
+    if silent := int(((graphs.out_degrees() > 0) & (graphs.in_degrees() == 0)).sum()):
         notes.append(
             f"nodes: {silent} have edges to others and none into them; gcn normalises by the edges into both ends, so "
             "that it leaves their messages out unless model.self_loops is true"
@@ -268,7 +273,7 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
     ):
         raise StudyError(
             "targets: all are the same number as float32, so that there is nothing to learn; mend the data set, or "
-            "subtract a constant or give them in a smaller unit if their difference is small"
+            f"{_remedy(loaded.graphs.y.nan_to_num())} if their difference is small"
         )
     fewer = []
     for number, split in enumerate(splits):

@@ -235,6 +235,7 @@ def _train(
     with _in_float32():  # a user's class is imported and made by now
         saver = _Saver(checkpoint, {"made_by": made_by, "started": started})
         status, reason = training.run(lambda training: _check_unchanged(shared, other) or saver(training))
+        _check_unchanged(shared, other)  # in an epoch that diverged, too
         if status == "ok":
             load_state(network, training.best["state"])
             seed_everything(seed_from(spec["seed"], "end"))  # for a user's class that draws in evaluation too
@@ -270,8 +271,9 @@ def _train(
 
 
 def _warn_of_change(fit: str, found: float, training: Training, device: torch.device) -> None:
-    """Warns if the best epoch has another validation metric than it had; on a GPU sums may differ each time."""
-    if device.type == "cpu" and found != training.best["value"]:
+    """Warns if the best epoch has another validation metric than it had, but for rounding, which is another one where a
+    fit went on on another kind of CPU; on a GPU sums may differ each time."""
+    if device.type == "cpu" and not math.isclose(found, training.best["value"], rel_tol=1e-5):
         log.warning(
             "fit %s: the validation %s of its best epoch was %g, and is %g with the weights and buffers of that epoch; "
             "keep what lasts from call to call in buffers (a class that draws in evaluation differs so, too)",
@@ -309,7 +311,7 @@ def _check_unchanged(shared: dict[str, torch.Tensor], other: Network | None) -> 
     now = _kept(other) if shared else {}
     for name, before in shared.items():
         found = now[name].detach().cpu()
-        if found.shape != before.shape or bool(((found != before) & ~found.isnan()).any()):
+        if found.shape != before.shape or bool(((found != before) & ~(found.isnan() & before.isnan())).any()):
             raise StudyError(
                 f"{name} is one and the same in every network, and a fit changes it, so that others would begin with "
                 f"what it has left; make it in __init__, as a buffer, and not as a default or an attribute of the "

@@ -125,7 +125,7 @@ def runs_nothing(arguments: list[str]) -> bool:
     """
     options = [argument.partition("=")[0] for argument in arguments if argument.strip("-")]
     looks = any(look.startswith(option) for look in LOOKS for option in options)
-    dry = re.search(r"(^| )(-e|--exec\w*)[ =]?dryrun\b", " ".join(arguments))
+    dry = re.search(r"(^| )(-[a-zA-Z]*e|--exe\w*)[ =]?dryrun\b", " ".join(arguments))
     return dry is not None or (looks and not any(option.startswith("--report-a") for option in options))
 
 

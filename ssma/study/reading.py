@@ -90,13 +90,13 @@ def from_command_line(value: Any) -> Any:
     leaves every value a text.
 
     Texts that YAML reads as a number, true, false or null become that; 1_2, 010 and 1:30 stay texts, and so do blank
-    ones, comments, anchors and tags, of which it would take all or a part for null.
+    ones, comments, anchors, tags and --- alone, of which it would take all or a part for null.
     """
     if isinstance(value, Mapping):
         return {key: from_command_line(item) for key, item in value.items()}
     if isinstance(value, list):
         return [from_command_line(item) for item in value]
-    if not isinstance(value, str) or "_" in value or value.lstrip()[:1] in ("", "#", "&", "!"):
+    if not isinstance(value, str) or "_" in value or re.match(r"\s*([#&!]|--|$)", value):
         return value
     try:
         found = yaml.load(value, _Plain)

@@ -1133,12 +1133,20 @@ def test_numbers_that_float32_does_not_tell_apart_are_noted(tmp_path):
     lengths = [None, *(torch.tensor([1e9 + number], dtype=torch.float64) for number in range(1, 12))]
     edges = [{"edge_index": None if own is None else [[0], [0]], "edge_attr": own} for own in lengths]
     loaded = read(tmp_path, [graph(0, own_y, x=own_x, **rest) for own_y, own_x, rest in zip(y, x, edges, strict=True)])
-    remedy = "subtract a constant, or give them in a smaller unit, to keep them apart"
+    remedy = "subtract a constant to keep them apart"
     found = {"x": "11 of 12 in column 1", "edge_attr": "10 of 11 in column 0", "y": "5 of 12 in column 1"}
     assert loaded.notes == [
         f"{name}: different numbers that are one as float32: {count}; {remedy}" for name, count in found.items()
     ]
     assert loaded.graphs.y[:, 1].tolist() == [2**24 + number for number in (0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 10, 12)]
+
+
+def test_numbers_that_are_too_small_for_float32_need_another_remedy(tmp_path):
+    x = [torch.tensor([[1e9 + number, -number * 1e-50, number]], dtype=torch.float64) for number in range(12)]
+    notes = read(tmp_path, [graph(0, number / 2, x=own, edge_index=None) for number, own in enumerate(x)]).notes
+    told = "x: different numbers that are one as float32: 11 of 12 in column"
+    assert notes == [f"{told} 0; subtract a constant to keep them apart",
+                     f"{told} 1; give them in a smaller unit to keep them apart"]  # fmt: skip
 
 
 def test_edges_that_are_not_what_they_seem_are_noted(tmp_path):
@@ -1193,7 +1201,7 @@ BLOCKS = [[1, 9, 8, 5], [10, 2, 3, 7], [4, 0, 11, 6]]  # of 12 items shuffled by
         (
             lambda number: torch.tensor([5.0, 1e9 + number], dtype=torch.float64),
             {"task": "regression"},
-            "targets: all are the same number as float32, .* subtract a constant",
+            "targets: all are the same number as float32, .* or subtract a constant if their difference is small",
         ),
         (
             lambda number: torch.tensor([number * 1e-50], dtype=torch.float64),

@@ -172,7 +172,7 @@ def test_attributes_that_float32_does_not_tell_apart_are_noted(tmp_path):
         "TINY_node_attributes.txt: different numbers that are one as float32: 5 of 6 in column 0; subtract a constant"
     )
     notes = read(tmp_path, mirror, node_attributes=True).notes
-    assert notes == [f"{told}, or give them in a smaller unit, to keep them apart"]
+    assert notes == [f"{told} to keep them apart"]
 
 
 def test_graph_attributes_are_real_targets(tmp_path):

@@ -340,6 +340,27 @@ def test_what_all_networks_share_ends_a_fit_that_changes_it(study, prepared, tmp
     assert run_fit(Results(tmp_path / "b"), prepared, spec, CPU)["status"] == "ok"
 
 
+class Spoilt(SumAggregation):
+    """A user's class whose first step leaves NaN in a buffer that all networks share."""
+
+    def __init__(self, in_channels, heads, scale=torch.ones(1)):  # noqa: B008
+        super().__init__()
+        self.register_buffer("scale", scale)
+
+    def forward(self, x, *args, **kwargs):
+        if self.training:
+            self.scale += float("nan")
+        return super().forward(x * self.scale, *args, **kwargs)
+
+
+def test_what_all_networks_share_ends_a_fit_that_it_made_diverge(study, prepared, tmp_path):
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Spoilt", "class_code": "c"}
+    record = run_fit(Results(tmp_path), prepared, spec, CPU)
+    assert (record["status"], record["reason"].partition(",")[0]) == (
+        "failed", "buffer blocks.0.conv.aggr_module.scale is one and the same in every network"
+    )  # fmt: skip
+
+
 class Beside(SumAggregation):
     """A user's class that keeps a mean beside its buffers, or in one."""
 
@@ -366,6 +387,19 @@ def test_what_is_kept_beside_the_buffers_is_warned_of(study, prepared, tmp_path,
     told = f"fit {record['id']}: the validation mae of its best epoch was {then:g}, and is {now:g} with the weights and"
     assert (then == now) == buffer
     assert any(message.startswith(told) for message in caplog.messages) != buffer
+
+
+@pytest.mark.parametrize(("change", "warned"), [(1e-6, False), (1e-4, True)])
+def test_what_another_cpu_rounds_otherwise_is_not_warned_of(
+    study, prepared, tmp_path, monkeypatch, caplog, change, warned
+):
+    def rounded(training, value, real=Training._keep_best):
+        real(training, value)
+        training.best["value"] = value * (1 + change)
+
+    monkeypatch.setattr(Training, "_keep_best", rounded)
+    assert run_fit(Results(tmp_path), prepared, spec_of(study, prepared, "sum"), CPU)["status"] == "ok"
+    assert any("of its best epoch was" in message for message in caplog.messages) == warned
 
 
 def first_is_best(training, value, real=Training._keep_best):

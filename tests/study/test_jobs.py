@@ -43,6 +43,8 @@ def test_jobs_get_paths_with_any_characters(tmp_path, monkeypatch):
         ("-S", True),
         ("--executor dryrun", True),
         ("--exec=dryrun", True),
+        ("--exe dryrun", True),
+        ("-pe dryrun", True),
         ("-e dryrun --cores 2", True),
         ("--report page.html", True),
         ("--report page.html --report-after-run", False),

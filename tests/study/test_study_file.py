@@ -142,6 +142,7 @@ def test_values_from_the_command_line_get_the_types_that_a_file_gives_them():
         "seed": 7,
     }
     texts = ["1_2", "007", "1:30", "2024-01-31", "[a", "a: b", "1e-3", "IMDB-BINARY", "#1", " ", "&a", "!!null x"]
+    texts += ["", "\n", " #1", "---", " --- ", "--- #1", "--"]
     assert from_command_line(texts) == texts
 
 
