@@ -22,6 +22,12 @@ SIZES = (0.005, 500.0)
 """Between them are the sizes of targets and features that the rates of a study fit: networks start with weights and
 outputs near 1, and AdamW changes a weight by about the rate in a step, however large what it learns is."""
 MOST_APART = 100.0  # sizes of columns that are learned together
+KINDS = {
+    "multilabel": "labels with both classes",
+    "regression": "targets that are known",
+    "multiclass": "classes that a part has, and those that are predicted there",
+}
+"""Task -> what a metric is a mean over."""
 
 
 def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
@@ -56,7 +62,7 @@ def find_alike(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, 
 
 def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
     """Returns a note if graphs of the same content have different classes or real targets: on the best that one answer
-    for each content reaches, the class that most have, or the median.
+    for each content reaches, the class that most have, or the median, or by rmse the mean.
     """
     if loaded.task == "multilabel":
         return []
@@ -65,18 +71,36 @@ def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
     for number, (own, target) in enumerate(zip(content, y, strict=True)):
         if not target.isnan().all():
             alike.setdefault(own, []).append(number)
-    for own in (y[numbers] for numbers in alike.values() if len(numbers) > 1):
+    groups = [y[numbers] for numbers in alike.values()]
+    for own in (own for own in groups if len(own) > 1):
         if loaded.task == "multiclass":
             wrong = len(own) - int(own.bincount().max())
+        elif loaded.metric == "rmse":
+            wrong = float((own.double() - own.double().nanmean(dim=0)).square().nansum())
         else:
             wrong = float((own - own.nanmedian(dim=0).values).abs().double().nansum())
         count, missed = count + len(own) * (wrong > 0), missed + wrong
-    if loaded.task == "multiclass":
+    if loaded.metric == "f1":
+        best = f"has an f1 above {_most_f1(groups, loaded.num_outputs):.3g} over all"
+    elif loaded.task == "multiclass":
         best = f"gets more than {len(y) - missed:.0f} of {len(y)} right"
     else:
-        best = f"has an mae below {missed / int((~y.isnan()).sum()):.3g} over all"
+        error = missed / int((~y.isnan()).sum())
+        best = f"has an {loaded.metric} below {error**0.5 if loaded.metric == 'rmse' else error:.3g} over all"
     told = f"y: {count} graphs are like others with another target; no network that treats them alike {best}"
     return [told] if count else []
+
+
+def _most_f1(contents: Sequence[Tensor], classes: int) -> float:
+    """Returns what no macro F1 of one answer for each content exceeds: the mean of the largest that each class could
+    have by itself. That is by the contents of which it has the largest shares, down to some share.
+    """
+    counts = torch.stack([own.bincount(minlength=classes) for own in contents]).double()
+    sizes, found = counts.sum(dim=1), []
+    for own in counts.unbind(dim=1):
+        order = (own / sizes).argsort(descending=True)
+        found.append(float((2 * own[order].cumsum(0) / (sizes[order].cumsum(0) + own.sum())).max()))
+    return sum(found) / classes
 
 
 def _repeated(content: Sequence[Any], splits: list[dict[str, Any]]) -> dict[str, Any]:
@@ -258,7 +282,7 @@ def edge_notes(graphs: Graphs) -> list[str]:
 
 def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     """Returns a note on the labels that have one class only in a validation or test part, where the metric is an
-    average over the other labels.
+    average over the other labels, or by f1 on the classes that such a part lacks.
 
     Raises:
         StudyError: If there is only one class or value, or if a validation part has no value of the metric at all, so
@@ -267,7 +291,8 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
     if loaded.task == "multiclass":
         if loaded.num_outputs < 2:
             raise StudyError("labels: every item is of one class, so that there is nothing to learn; mend the data set")
-        return []
+        if loaded.metric != "f1":
+            return []
     if loaded.task == "regression" and all(
         column[~column.isnan()].unique().numel() == 1 for column in loaded.graphs.y.t()
     ):
@@ -287,13 +312,15 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
                 )
             if usable < loaded.num_outputs:
                 fewer.append(f"{usable} in the {part} part of split {number}")
-    kind = "labels with both classes" if loaded.task == "multilabel" else "targets that are known"
-    return [f"{loaded.metric} is taken over the {kind}: of {loaded.num_outputs}, {', '.join(fewer)}"] if fewer else []
+    told = f"{loaded.metric} is taken over the {KINDS[loaded.task]}: of {loaded.num_outputs}, {', '.join(fewer)}"
+    return [told] if fewer else []
 
 
 def _usable_targets(loaded: Loaded, items: list[int]) -> int:
-    """Returns the number of targets that have a value of the metric on some items."""
+    """Returns the number of targets that have a value of the metric on some items, or of classes that these have."""
     y = loaded.graphs.y[items]
+    if loaded.task == "multiclass":
+        return y.unique().numel()
     if loaded.task == "regression":
         return int((~y.isnan()).any(dim=0).sum())
     return int(((y == 0).any(dim=0) & (y == 1).any(dim=0)).sum())

@@ -5,7 +5,10 @@ from typing import Any
 
 from ssma.data.graphs import Graphs
 
-DIRECTION = {"accuracy": "maximize", "ap": "maximize", "auroc": "maximize", "mae": "minimize"}
+DIRECTION = {
+    "accuracy": "maximize", "f1": "maximize", "ap": "maximize", "auroc": "maximize", "mae": "minimize",
+    "rmse": "minimize",
+}  # fmt: skip
 LOSS = {"multiclass": "cross_entropy", "regression": "l1", "multilabel": "bce"}
 """Task -> the loss that trains it, unless the data set says otherwise."""
 

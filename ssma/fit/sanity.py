@@ -12,7 +12,9 @@ from ssma.fit.metrics import metric_value
 
 PREDICTORS = {
     "accuracy": ("majority class",),
+    "f1": ("majority class",),
     "mae": ("training mean", "training median"),
+    "rmse": ("training mean", "training median"),
     "ap": ("constant score",),
     "auroc": ("constant score",),
 }

@@ -57,6 +57,7 @@ def test_the_cost_of_an_official_split_is_known_beforehand(tmp_path):
         ({"p": {"source": "file", "path": "/no/such/file.pt"}}, {}, "datasets.p.path: /no/such/file.pt: cannot be read"),
         ({"p": {"source": "file", "path": "no/file.pt"}}, {}, "datasets.p.path: /.*/no/file.pt: cannot be read"),
         ({"s": {"source": "synthetic", "task": "product_regression", "num_graphs": 30, "seed": 2**53}}, {"splits": {"folds": 3, "seed": 2**32}}, "(?s)datasets.s.seed: Input should be less than 9007199254740992.*splits.seed: Input should be less than 4294967296"),
+        ({"p": {"source": "folder", "path": "x", "metric": "ap"}}, {}, "datasets.p.metric: Input should be 'accuracy', 'f1', 'mae' or 'rmse', got 'ap'"),
         ({"p": {"source": "web"}}, {}, "unknown source 'web'; allowed: synthetic, tu, zinc, lrgb, ogbg, ogbn, folder, file, pyg"),
     ],
 )  # fmt: skip
@@ -84,6 +85,31 @@ def test_ones_own_data_are_known_by_their_content_not_by_their_place(tmp_path):
     (tmp_path / "there" / "graphs.pt").write_bytes(b"2")
     second = ids()
     assert [a == b for a, b in zip(first, second, strict=True)] == [True, False, True, False]
+
+
+def test_what_is_learned_of_ones_own_data_is_part_of_what_they_are(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "X_A.txt").write_text("1, 2\n")
+    (tmp_path / "graphs.pt").write_bytes(b"1")
+    (tmp_path / "my_targets.py").write_text("class Mine: ...\n")
+    sources = {
+        "folder": {"source": "folder", "path": str(tmp_path)},
+        "file": {"source": "file", "path": str(tmp_path / "graphs.pt")},
+        "pyg": {"source": "pyg", "class": "my_targets.Mine"},
+    }
+
+    def found(**options):
+        datasets = {label: entry | options for label, entry in sources.items()}
+        return plan_of(datasets)
+
+    def ids(plan):
+        return [dataset["id"] for dataset in plan["datasets"].values()]
+
+    first = found()
+    assert ids(first) == ["folder-469d47691e", "file-6882ebd0d9", "pyg-33d9cc8db7"]  # as of plans without such keys
+    assert first == found(metric=None, loss=None)
+    others = [{}, {"metric": "rmse"}, {"metric": "f1"}, {"loss": "mse"}]
+    assert all(len(set(same)) == len(others) for same in zip(*(ids(found(**each)) for each in others), strict=True))
 
 
 def test_ones_own_class_is_known_by_its_code_and_arguments(tmp_path, monkeypatch):
