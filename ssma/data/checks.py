@@ -167,13 +167,16 @@ def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     return notes
 
 
-def lost_digits(what: str, values: Tensor) -> list[str]:
+def lost_digits(what: str, values: Tensor, columns: Sequence[int] | None = None) -> list[str]:
     """Returns a note if float32, which is computed with, takes more than one in a hundred different values of a column
     of ``values`` [rows, columns] for another one; so it is with times in seconds, or energies of the order of 1e6. What
-    is too small for it needs a smaller unit, in which the numbers are larger; to others that is of no help.
+    is too small for it needs a smaller unit, in which the numbers are larger; to others that is of no help. ``columns``
+    are their numbers, from 0 by default.
     """
     found: dict[str, list[str]] = {}
-    for number, column in enumerate(values.unbind(dim=1) if values.dtype == torch.float64 else ()):
+    if values.dtype != torch.float64:
+        return []
+    for number, column in zip(columns or range(values.size(1)), values.unbind(dim=1), strict=True):
         different = column[~column.isnan()].unique()
         lost = different.numel() - different.float().unique().numel()
         if lost > different.numel() / 100:
@@ -195,8 +198,8 @@ def hard_targets(loaded: Loaded) -> list[str]:
     one on those whose standard deviation is not within ``SIZES``.
     """
     found, single, spreads = [], [], {}
-    for number, column in enumerate(loaded.graphs.y.unbind(dim=1) if loaded.task == "regression" else ()):
-        known = column[~column.isnan()].double()
+    for place, column in enumerate(loaded.graphs.y.unbind(dim=1) if loaded.task == "regression" else ()):
+        number, known = loaded.column(place), column[~column.isnan()].double()
         if known.unique().numel() > 1:
             spreads[number] = float(known.std())
             away = float(known.mean().abs()) / spreads[number]

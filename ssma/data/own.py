@@ -24,7 +24,7 @@ from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
 from ssma.data.raw import allow_graphs, check_sums, link, listed_by_name, unattended, whole
-from ssma.data.targets import METRICS, measured_by, read_targets
+from ssma.data.targets import METRICS, measured_by, picked, read_targets
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.classes import as_declared, parameters_of
@@ -46,7 +46,7 @@ OF_FILES = {
 def load_folder(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """Reads a folder of ``<NAME>_A.txt``, ``<NAME>_graph_indicator.txt``, ``<NAME>_graph_labels.txt`` and so on.
 
-    ``spec``: ``path``, what ``ssma.data.tu.read_set`` takes, and perhaps ``metric`` and ``loss``, as those
+    ``spec``: ``path``, what ``ssma.data.tu.read_set`` takes, and perhaps ``target``, ``metric`` and ``loss``, as those
     of ``check_graphs``. A mirror has no part in it.
 
     Raises:
@@ -63,7 +63,15 @@ def load_folder(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded
     link(work / name / "raw", path)
     loaded = read_set(name, work, spec)
     metric, loss, notes = measured_by(loaded.task, spec, OF_FILES)
-    return replace(loaded, metric=metric, loss=loss, notes=loaded.notes + notes)
+    loaded = replace(loaded, metric=metric, loss=loss, notes=loaded.notes + notes)
+    columns = spec.get("target")
+    if not columns:
+        return loaded
+    if loaded.task != "regression":
+        raise StudyError(f"target: got {', '.join(map(str, columns))}, but each graph has one class; leave target out")
+    told = picked(columns, loaded.num_outputs)
+    graphs = replace(loaded.graphs, y=loaded.graphs.y[:, columns])
+    return replace(loaded, graphs=graphs, num_outputs=len(columns), columns=columns, notes=[*loaded.notes, told])
 
 
 def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
@@ -206,7 +214,8 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
         spec: ``features``: ``own``, that is ``x``, or features that ``made_features`` makes. ``task``: ``multiclass``
             (labels of any numbers are mapped to 0..C-1), ``regression``, ``multilabel`` (0 and 1 or -1 and 1; NaN is
             missing), or None: one integer is a class, unless most are rare, and real numbers that are not all whole are
-            targets. ``metric`` and ``loss``, or None for those of the task.
+            targets. ``metric`` and ``loss``, or None for those of the task. Perhaps ``target``: the columns of ``y``
+            that are learned, from 0; the others are as if they were not there.
         raw_files: Hashes of the files that were read.
 
     Raises:
@@ -218,7 +227,7 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     if not kept:
         raise StudyError("no graph has a node")
     x, words = _features([data_list[number] for number in kept], kept, spec["features"])
-    targets = read_targets([data_list[number] for number in kept], kept, spec["task"])
+    targets = read_targets([data_list[number] for number in kept], kept, spec["task"], spec.get("target"))
     task, y, mapping = targets.task, targets.y, targets.mapping
     metric, loss, told = measured_by(task, spec, TASKS)
     rows = iter(zip(x, y, strict=True))
@@ -229,12 +238,12 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     graphs, dropped = Graphs.from_data_list(made)
     outputs = len(mapping) if mapping else graphs.y.size(1)
     notes = _lost("x", x) + _lost("edge_attr", [data_list[number].edge_attr for number in kept])
-    notes += lost_digits("y", y) + told
+    notes += lost_digits("y", y, targets.columns) + targets.notes + told
     if unread := sorted({key for data in data_list for key in data.to_dict()} - READ):
         notes.append(f"not used of the graphs: {', '.join(unread)}")
     return Loaded(
         graphs, "graph", task, metric, outputs, words, loss,
-        label_mapping=mapping, raw_files=raw_files, dropped_graphs=dropped, notes=notes,
+        label_mapping=mapping, columns=targets.columns, raw_files=raw_files, dropped_graphs=dropped, notes=notes,
     )  # fmt: skip
 
 

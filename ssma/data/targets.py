@@ -1,4 +1,4 @@
-"""What is learned of a user's own data: the task that the values of ``y`` make, and how it is measured."""
+"""What is learned of a user's own data: columns of ``y``, the task that their values make, and how it is measured."""
 
 from typing import Any, NamedTuple
 
@@ -16,11 +16,13 @@ LOSS_OF_METRIC = {"rmse": "mse"}
 
 
 class Targets(NamedTuple):
-    """The task, ``y`` as the task needs it, and the classes of labels."""
+    """The task, ``y`` as the task needs it, the classes of labels, the columns if some are picked, and notes."""
 
     task: str
     y: Tensor
     mapping: dict[str, int] | None
+    columns: list[int] | None
+    notes: list[str]
 
 
 def measured_by(task: str, spec: dict[str, Any], tasks: dict[str, str]) -> tuple[str, str | None, list[str]]:
@@ -50,20 +52,38 @@ def measured_by(task: str, spec: dict[str, Any], tasks: dict[str, str]) -> tuple
     return metric, loss, [told]
 
 
-def read_targets(data_list: list[Data], numbers: list[int], task: str | None) -> Targets:
+def picked(columns: list[int], width: int) -> str:
+    """Returns a note on the columns of ``y`` that are learned.
+
+    Raises:
+        StudyError: If ``y`` has no such column.
+    """
+    if unknown := ", ".join(str(column) for column in columns if column >= width):
+        has = f"{width} columns, 0 to {width - 1}" if width > 1 else "one column, 0"
+        raise StudyError(f"target: got {unknown}, but y has {has}; name others, or leave target out")
+    names = ", ".join(map(str, columns))
+    return f"target: column{'s' if columns[1:] else ''} {names} of {width} {'are' if columns[1:] else 'is'} learned"
+
+
+def read_targets(data_list: list[Data], numbers: list[int], task: str | None, columns: list[int] | None) -> Targets:
     """Reads ``y`` of graphs of unknown origin.
 
     Args:
         data_list: The graphs, which have nodes.
         numbers: What they are called in messages.
         task: ``multiclass``, ``regression`` or ``multilabel``; None where the values tell.
+        columns: Those of ``y`` that are learned, or None for all.
 
     Raises:
         StudyError: With what is wrong, and the number of the graph.
     """
     y = _rows(data_list, numbers)
     values = torch.stack([row.double() for row in y])
-    _refuse_targets_of_nodes(data_list, values.size(1), task)
+    _refuse_targets_of_nodes(data_list, values.size(1), task, columns)
+    notes: list[str] = []
+    if columns:
+        notes.append(picked(columns, values.size(1)))
+        values, y = values[:, columns], [row[columns] for row in y]
     task = task or _guess(values, all(not row.is_floating_point() for row in y))
     bad = values.isinf()
     if task != "regression":
@@ -72,22 +92,22 @@ def read_targets(data_list: list[Data], numbers: list[int], task: str | None) ->
         if values.size(1) != 1:
             raise StudyError(
                 f"y has {values.size(1)} values a graph, a class is one, its number; make it that (of one-hot values "
-                f"y.argmax()), or set task to multilabel or regression"
+                f"y.argmax()), name its column as target, or set task to multilabel or regression"
             )
         bad |= values.isnan()
     _refuse(bad, values, numbers, f"not a target of a {task} task")
     if task == "regression":
-        return Targets(task, values, None)
+        return Targets(task, values, None, columns, notes)
     if task == "multiclass":
         labels = [int(row.item()) for row in y]  # of the tensors themselves: a double has no labels beyond 2**53 apart
         mapping = {str(label): place for place, label in enumerate(sorted(set(labels)))}
         classes = torch.tensor([mapping[str(label)] for label in labels])
-        return Targets(task, classes, mapping)
+        return Targets(task, classes, mapping, columns, notes)
     if sorted(set(values[~values.isnan()].tolist())) == [-1, 1]:
         values = values.clamp(min=0)
     unknown = ~values.isnan() & (values != 0) & (values != 1)
     _refuse(unknown, values, numbers, "not 0 or 1 as labels are (or -1 and 1 throughout; NaN is missing)")
-    return Targets(task, values, None)
+    return Targets(task, values, None, columns, notes)
 
 
 def _rows(data_list: list[Data], numbers: list[int]) -> list[Tensor]:
@@ -104,7 +124,7 @@ def _rows(data_list: list[Data], numbers: list[int]) -> list[Tensor]:
     return y
 
 
-def _refuse_targets_of_nodes(data_list: list[Data], width: int, task: str | None) -> None:
+def _refuse_targets_of_nodes(data_list: list[Data], width: int, task: str | None, columns: list[int] | None) -> None:
     shapes = [torch.as_tensor(data.y).shape for data in data_list]
     sizes = [data.num_nodes for data in data_list]
     told = "but only graphs have targets in data of your own (node tasks: source ogbn); if they are a graph's,"
@@ -113,7 +133,7 @@ def _refuse_targets_of_nodes(data_list: list[Data], width: int, task: str | None
         raise StudyError(f"y has a row for each node, {told} make y [1, {width}]")
     of_nodes = all(shape.numel() == n for shape, n in zip(shapes, sizes, strict=True))
     in_a_row = torch.as_tensor(data_list[0].y).is_floating_point() and any(shape[:1] == (1,) for shape in shapes)
-    if of_nodes and width > 1 and not in_a_row and task in (None, "multiclass"):
+    if of_nodes and width > 1 and not (in_a_row or columns) and task in (None, "multiclass"):
         raise StudyError(f"y has a value for each node, {told} set task to multilabel or regression")
 
 

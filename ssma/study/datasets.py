@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, Text, own_option
+from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, Text, no_value_twice, own_option
 
 DEFAULT_PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
@@ -24,6 +24,18 @@ Argument = Annotated[Any, BeforeValidator(own_option)]
 
 Place = Annotated[Text, AfterValidator(os.path.expanduser)]
 """A path; ~ is the home folder, as in a shell."""
+
+Columns = Annotated[
+    list[NotNegativeInt],
+    Field(min_length=1),
+    BeforeValidator(no_value_twice),
+    BeforeValidator(
+        lambda value: value if isinstance(value, list | None) else [value],
+        json_schema_input_type=NotNegativeInt | Annotated[list[NotNegativeInt], Field(min_length=1)],
+    ),
+    AfterValidator(sorted),
+]
+"""Numbers of columns, or one of them alone; their order means nothing."""
 
 
 class Splits(Strict):
@@ -53,8 +65,11 @@ class Dataset(Strict):
 class OwnDataset(Dataset):
     """Your own data: what is learned of them, and how it is measured."""
 
-    newer: ClassVar[tuple[str, ...]] = ()
+    newer: ClassVar[tuple[str, ...]] = ("target",)
     """Keys that are left out of a plan where a study does not give them, so that older data sets keep their ids."""
+
+    target: Columns | None = None
+    """Column of y, from 0, or a list of columns, to be learned; all by default."""
 
     @model_serializer(mode="wrap")
     def _without_newer(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -153,7 +168,7 @@ class OGBNDataset(Dataset):
 class FolderDataset(TextDataset, OwnDataset):
     """Your own data as text files in the format of the TU collection."""
 
-    newer: ClassVar[tuple[str, ...]] = ("metric", "loss")
+    newer: ClassVar[tuple[str, ...]] = ("target", "metric", "loss")
 
     source: Literal["folder"]
     path: Place
