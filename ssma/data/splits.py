@@ -79,11 +79,12 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
             unused -= set(split[part])
             lost |= set(split[part]) - place.keys()
         splits.append(made | {"hash": split_hash(made)})
-    notes = [f"splits: in no part of any split of the file are {len(unused)} of {items} items"] if unused else []
-    notes += (
-        [f"splits: graphs without nodes, which were left out, are {len(lost)} of the items in the file"] if lost else []
-    )
-    return splits, notes + _seen_elsewhere(splits)
+    notes = _seen_elsewhere(splits)
+    if unused:
+        notes.append(f"splits: in no part of any split of the file are {len(unused)} of {items} items")
+    if lost:
+        notes.append(f"splits: graphs without nodes, which were left out, are {len(lost)} of the items in the file")
+    return splits, notes
 
 
 def _seen_elsewhere(splits: list[dict[str, Any]]) -> list[str]:
