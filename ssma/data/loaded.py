@@ -32,6 +32,7 @@ class Loaded:
         columns: The columns of the user's ``y`` that are the targets, where a study names them.
         raw_files: Name -> SHA-256 of every raw file that was read.
         dropped_graphs: Graphs without nodes that were left out.
+        kept: The others, as the raw files number them from 0, of data that a user may split; None for nodes.
         parts: Of a graph that is cut into parts: how many, how made, their sizes, and the edges between them.
         notes: What a reader of the numbers should know.
     """
@@ -49,6 +50,7 @@ class Loaded:
     columns: list[int] | None = None
     raw_files: dict[str, str] = field(default_factory=dict)
     dropped_graphs: int = 0
+    kept: list[int] | None = None
     parts: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
 

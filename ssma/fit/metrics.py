@@ -67,7 +67,7 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
     if metric in ("mae", "rmse"):
         known = ~y.isnan()
         if not known.any():
-            raise ValueError(f"{metric} is undefined: no target is known in this split; use fewer folds")
+            raise ValueError(f"{metric} is undefined: no target is known in this split; use other splits")
         errors = (output - y)[known].double()
         return (errors.abs().mean() if metric == "mae" else errors.square().mean().sqrt()).item()
     if metric not in ("ap", "auroc"):
@@ -83,7 +83,7 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
             # in float64: some versions of scikit-learn count, divide and add in the type of the scores
             scores.append(score_of(label.double().numpy(), output[known, column].double().numpy()))
     if not scores:
-        raise ValueError(f"{metric} is undefined: no label has both classes in this split; use fewer folds")
+        raise ValueError(f"{metric} is undefined: no label has both classes in this split; use other splits")
     return float(sum(scores) / len(scores))
 
 

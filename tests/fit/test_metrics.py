@@ -148,7 +148,7 @@ def test_undefined_and_unknown_metrics():
             metric_value(metric, torch.zeros(3, 1), torch.ones(3, 1))
     for metric in ("mae", "rmse"):
         with pytest.raises(
-            ValueError, match=f"{metric} is undefined: no target is known in this split; use fewer folds"
+            ValueError, match=f"{metric} is undefined: no target is known in this split; use other splits"
         ):
             metric_value(metric, torch.zeros(3, 1), torch.full((3, 1), torch.nan))
     with pytest.raises(ValueError, match="unknown metric 'f2'; expected accuracy, f1, mae, rmse, ap or auroc"):
