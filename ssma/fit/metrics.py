@@ -63,7 +63,7 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
     if metric == "accuracy":
         return (output.argmax(1) == y).double().mean().item()
     if metric == "f1":
-        return _macro_f1(output.argmax(1), y, output.size(1))
+        return macro_f1(output.argmax(1), y, output.size(1))
     if metric in ("mae", "rmse"):
         known = ~y.isnan()
         if not known.any():
@@ -87,7 +87,8 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
     return float(sum(scores) / len(scores))
 
 
-def _macro_f1(predicted: Tensor, y: Tensor, classes: int) -> float:
+def macro_f1(predicted: Tensor, y: Tensor, classes: int) -> float:
+    """Returns the mean F1 of the classes that are in ``y`` [N] or ``predicted`` [N]."""
     right, *both = (items.bincount(minlength=classes) for items in (y[predicted == y], predicted, y))
     found = sum(both) > 0
     return (2 * right[found].double() / sum(both)[found]).mean().item()
