@@ -71,8 +71,7 @@ def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
     for number, (own, target) in enumerate(zip(content, y, strict=True)):
         if not target.isnan().all():
             alike.setdefault(own, []).append(number)
-    groups = [y[numbers] for numbers in alike.values()]
-    for own in (own for own in groups if len(own) > 1):
+    for own in (y[numbers] for numbers in alike.values() if len(numbers) > 1):
         if loaded.task == "multiclass":
             wrong = len(own) - int(own.bincount().max())
         elif loaded.metric == "rmse":
@@ -81,7 +80,8 @@ def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
             wrong = float((own - own.nanmedian(dim=0).values).abs().double().nansum())
         count, missed = count + len(own) * (wrong > 0), missed + wrong
     if loaded.metric == "f1":
-        best = f"has an f1 above {_most_f1(groups, loaded.num_outputs):.3g} over all"
+        most = _most_f1([y[numbers] for numbers in alike.values()], loaded.num_outputs)
+        best = f"has an f1 above {most:.3g} over all"
     elif loaded.task == "multiclass":
         best = f"gets more than {len(y) - missed:.0f} of {len(y)} right"
     else:

@@ -69,7 +69,7 @@ def load_folder(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded
         return loaded
     if loaded.task != "regression":
         raise StudyError(f"target: got {', '.join(map(str, columns))}, but each graph has one class; leave target out")
-    told = picked(columns, loaded.num_outputs)
+    told = picked(columns, loaded.num_outputs, f"{name}_graph_attributes.txt")
     graphs = replace(loaded.graphs, y=loaded.graphs.y[:, columns])
     return replace(loaded, graphs=graphs, num_outputs=len(columns), columns=columns, notes=[*loaded.notes, told])
 

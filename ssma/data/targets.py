@@ -52,15 +52,18 @@ def measured_by(task: str, spec: dict[str, Any], tasks: dict[str, str]) -> tuple
     return metric, loss, [told]
 
 
-def picked(columns: list[int], width: int) -> str:
-    """Returns a note on the columns of ``y`` that are learned.
+def picked(columns: list[int], width: int, of: str) -> str:
+    """Returns a note on the columns that are learned of so many.
+
+    Args:
+        of: What has the columns.
 
     Raises:
-        StudyError: If ``y`` has no such column.
+        StudyError: If there is no such column.
     """
     if unknown := ", ".join(str(column) for column in columns if column >= width):
         has = f"{width} columns, 0 to {width - 1}" if width > 1 else "one column, 0"
-        raise StudyError(f"target: got {unknown}, but y has {has}; name others, or leave target out")
+        raise StudyError(f"target: got {unknown}, but {of} has {has}; name others, or leave target out")
     names = ", ".join(map(str, columns))
     return f"target: column{'s' if columns[1:] else ''} {names} of {width} {'are' if columns[1:] else 'is'} learned"
 
@@ -82,7 +85,7 @@ def read_targets(data_list: list[Data], numbers: list[int], task: str | None, co
     _refuse_targets_of_nodes(data_list, values.size(1), task, columns)
     notes: list[str] = []
     if columns:
-        notes.append(picked(columns, values.size(1)))
+        notes.append(picked(columns, values.size(1), "y"))
         values, y = values[:, columns], [row[columns] for row in y]
     task = task or _guess(values, all(not row.is_floating_point() for row in y))
     bad = values.isinf()

@@ -205,7 +205,8 @@ def test_the_attributes_of_graphs_in_a_folder(tmp_path):
     assert (loaded.metric, loaded.loss, loaded.num_outputs, loaded.columns) == ("rmse", "mse", 2, [0, 2])
     assert "target: columns 0, 2 of 3 are learned" in loaded.notes
     with pytest.raises(
-        StudyError, match="^target: got 3, but y has 3 columns, 0 to 2; name others, or leave target out$"
+        StudyError,
+        match="^target: got 3, but OWN_graph_attributes.txt has 3 columns, 0 to 2; name others, or leave target out$",
     ):
         load_folder(spec | {"target": [3]}, tmp_path / "work", None)
     with pytest.raises(
