@@ -28,7 +28,7 @@ def sanity(prepared: Prepared) -> dict[str, Any]:
 
     The majority class (of equal ones the lowest), mean and median (target by target, missing ones left out) are those
     of the training part. Random classes are drawn by their shares there, and the metric is the mean of ``DRAWS`` draws:
-    by macro F1 they are above any one class. A value is None where the metric is undefined, with the reason beside it.
+    by macro F1 mostly above any one class. A value is None where the metric is undefined, with the reason beside it.
     """
     card, y = prepared.card, prepared.graphs.y
     predictors = {
