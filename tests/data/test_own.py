@@ -402,7 +402,7 @@ def test_whole_numbers_are_codes_and_empty_graphs_are_dropped(tmp_path):
         ([graph(0, 0, x=torch.eye(3) * 1j)], {}, "graph 0: x is torch.strided torch.complex64"),
         ([graph(0, 0), graph(0, 1, x=torch.tensor(2.5))], {}, "graph 1: x is the number 2.5 .* a row for each node"),
         ([graph(0, 0, edge_attr=torch.tensor(3))], {}, "graph 0: edge_attr is the number 3.0 .* a row for each edge"),
-        ([graph(0, 0), graph(0, 1)], {"metric": "auroc"}, "got metric auroc for a multiclass task; its metrics are accuracy, auroc is for task: multilabel$"),
+        ([graph(0, 0), graph(0, 1)], {"metric": "auroc"}, "got metric auroc for a multiclass task; its metrics are accuracy, f1; auroc is for task: multilabel$"),
         ([graph(0, 0), graph(0, 1)], {"loss": "mse"}, "got loss mse for a multiclass task; loss is for task: regression$"),
     ],
 )  # fmt: skip
