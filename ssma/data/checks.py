@@ -141,8 +141,8 @@ def minus_one(loaded: Loaded) -> list[str]:
         return []
     count = int((loaded.graphs.y == loaded.label_mapping["-1"]).sum())
     return [
-        f"labels: -1 is a class, of {count} graphs, beside 0 to {labels[-1]}; if it stands for a label that is not "
-        "known, leave these graphs out"
+        f"labels: -1 is a class, of {count} {loaded.level}s, beside 0 to {labels[-1]}; if it stands for a label that "
+        f"is not known, leave these {loaded.level}s out"
     ]
 
 

@@ -24,7 +24,7 @@ from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
 from ssma.data.raw import allow_graphs, check_sums, link, listed_by_name, unattended, whole
-from ssma.data.targets import METRICS, measured_by, picked, read_targets
+from ssma.data.targets import METRICS, measured_by, picked, read_targets, read_targets_of_nodes
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.classes import as_declared, parameters_of
@@ -210,7 +210,8 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
 
     Args:
         data_list: The graphs: ``x`` [n, F], ``edge_index`` [2, E], perhaps ``edge_attr`` [E, D], and ``y`` with as many
-            values in every graph. Whole numbers in ``x`` and ``edge_attr`` are codes, others are features.
+            values in every graph. Whole numbers in ``x`` and ``edge_attr`` are codes, others are features. With
+            ``level`` ``node`` in ``spec``, one graph with a row or number of ``y`` for each node.
         spec: ``features``: ``own``, that is ``x``, or features that ``made_features`` makes. ``task``: ``multiclass``
             (labels of any numbers are mapped to 0..C-1), ``regression``, ``multilabel`` (0 and 1 or -1 and 1; NaN is
             missing), or None: one integer is a class, unless most are rare, and real numbers that are not all whole are
@@ -227,24 +228,32 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     if not kept:
         raise StudyError("no graph has a node")
     x, words = _features([data_list[number] for number in kept], kept, spec["features"])
-    targets = read_targets([data_list[number] for number in kept], kept, spec["task"], spec.get("target"))
+    level, columns = spec.get("level", "graph"), spec.get("target")
+    if level == "node":
+        if len(data_list) != 1:
+            raise StudyError(
+                f"level: got node and {len(data_list)} graphs, but targets of nodes are those of one graph"
+            )
+        targets = read_targets_of_nodes(data_list[0], spec["task"], columns)
+    else:
+        targets = read_targets([data_list[number] for number in kept], kept, spec["task"], columns)
     task, y, mapping = targets.task, targets.y, targets.mapping
     metric, loss, told = measured_by(task, spec, TASKS)
-    rows = iter(zip(x, y, strict=True))
+    rows = iter(zip(x, [y] if level == "node" else y, strict=True))
     made = []
     for data in data_list:
         own_x, own_y = next(rows) if data.num_nodes else (None, None)
         made.append(Data(own_x, data.edge_index, data.edge_attr, own_y, num_nodes=data.num_nodes))
-    graphs, dropped = Graphs.from_data_list(made)
+    graphs, dropped = Graphs.from_data_list(made, level)
     outputs = len(mapping) if mapping else graphs.y.size(1)
     notes = _lost("x", x) + _lost("edge_attr", [data_list[number].edge_attr for number in kept])
     notes += lost_digits("y", y, targets.columns) + targets.notes + told
     if unread := sorted({key for data in data_list for key in data.to_dict()} - READ):
         notes.append(f"not used of the graphs: {', '.join(unread)}")
     return Loaded(
-        graphs, "graph", task, metric, outputs, words, loss,
-        label_mapping=mapping, columns=targets.columns, raw_files=raw_files, dropped_graphs=dropped, kept=kept,
-        notes=notes,
+        graphs, level, task, metric, outputs, words, loss,
+        label_mapping=mapping, columns=targets.columns, raw_files=raw_files, dropped_graphs=dropped,
+        kept=kept if level == "graph" else None, notes=notes,
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """What is learned of a user's own data: columns of ``y``, the task that their values make, and how it is measured."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -81,8 +82,31 @@ def read_targets(data_list: list[Data], numbers: list[int], task: str | None, co
         StudyError: With what is wrong, and the number of the graph.
     """
     y = _rows(data_list, numbers)
+    _refuse_targets_of_nodes(data_list, y[0].numel(), task, columns)
+    return _targets_of(y, "graph", numbers, task, columns)
+
+
+def read_targets_of_nodes(data: Data, task: str | None, columns: list[int] | None) -> Targets:
+    """Reads ``y`` of one graph as :func:`read_targets` does, but a row or number for each of its nodes.
+
+    Raises:
+        StudyError: With what is wrong, and the number of the node.
+    """
+    if data.y is None:
+        raise StudyError("y is missing; with level: node every node needs its target")
+    y = torch.as_tensor(data.y)
+    if y.dim() not in (1, 2) or y.size(0) != data.num_nodes or not y.numel():
+        raise StudyError(
+            f"y has the shape {list(y.shape)}, but the graph {data.num_nodes} nodes; with level: node it has a row or "
+            "number for each node"
+        )
+    return _targets_of(list(y.reshape(len(y), -1)), "node", range(len(y)), task, columns)
+
+
+def _targets_of(
+    y: list[Tensor], item: str, numbers: Sequence[int], task: str | None, columns: list[int] | None
+) -> Targets:
     values = torch.stack([row.double() for row in y])
-    _refuse_targets_of_nodes(data_list, values.size(1), task, columns)
     notes: list[str] = []
     if columns:
         notes.append(picked(columns, values.size(1), "y"))
@@ -94,11 +118,11 @@ def read_targets(data_list: list[Data], numbers: list[int], task: str | None, co
     if task == "multiclass":
         if values.size(1) != 1:
             raise StudyError(
-                f"y has {values.size(1)} values a graph, a class is one, its number; make it that (of one-hot values "
+                f"y has {values.size(1)} values a {item}, a class is one, its number; make it that (of one-hot values "
                 f"y.argmax()), name its column as target, or set task to multilabel or regression"
             )
         bad |= values.isnan()
-    _refuse(bad, values, numbers, f"not a target of a {task} task")
+    _refuse(bad, values, item, numbers, f"not a target of a {task} task")
     if task == "regression":
         return Targets(task, values, None, columns, notes)
     if task == "multiclass":
@@ -109,7 +133,7 @@ def read_targets(data_list: list[Data], numbers: list[int], task: str | None, co
     if sorted(set(values[~values.isnan()].tolist())) == [-1, 1]:
         values = values.clamp(min=0)
     unknown = ~values.isnan() & (values != 0) & (values != 1)
-    _refuse(unknown, values, numbers, "not 0 or 1 as labels are (or -1 and 1 throughout; NaN is missing)")
+    _refuse(unknown, values, item, numbers, "not 0 or 1 as labels are (or -1 and 1 throughout; NaN is missing)")
     return Targets(task, values, None, columns, notes)
 
 
@@ -130,7 +154,7 @@ def _rows(data_list: list[Data], numbers: list[int]) -> list[Tensor]:
 def _refuse_targets_of_nodes(data_list: list[Data], width: int, task: str | None, columns: list[int] | None) -> None:
     shapes = [torch.as_tensor(data.y).shape for data in data_list]
     sizes = [data.num_nodes for data in data_list]
-    told = "but only graphs have targets in data of your own (node tasks: source ogbn); if they are a graph's,"
+    told = "but y belongs to graphs by default; set level to node, or if the values are a graph's,"
     in_rows = all(shape and shape[0] == n < shape.numel() for shape, n in zip(shapes, sizes, strict=True))
     if in_rows and max(sizes) > 1:
         raise StudyError(f"y has a row for each node, {told} make y [1, {width}]")
@@ -149,7 +173,7 @@ def _guess(values: Tensor, whole: bool) -> str:
     return "regression"
 
 
-def _refuse(bad: Tensor, values: Tensor, numbers: list[int], why: str) -> None:
+def _refuse(bad: Tensor, values: Tensor, item: str, numbers: Sequence[int], why: str) -> None:
     if bool(bad.any()):
         row = int(bad.any(dim=1).nonzero()[0])
-        raise StudyError(f"graph {numbers[row]}: y is {values[row].tolist()}, {why}; mend the data set, or its task")
+        raise StudyError(f"{item} {numbers[row]}: y is {values[row].tolist()}, {why}; mend the data set, or its task")

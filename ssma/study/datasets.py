@@ -82,7 +82,10 @@ class OwnDataset(Dataset):
 
     @model_serializer(mode="wrap")
     def _without_newer(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in handler(self).items() if value is not None or key not in self.newer}
+        known = type(self).model_fields
+        return {
+            key: value for key, value in handler(self).items() if key not in self.newer or value != known[key].default
+        }
 
 
 class SyntheticDataset(Dataset):
@@ -191,6 +194,10 @@ class FolderDataset(TextDataset, OwnDataset):
 class GraphsDataset(OwnDataset):
     """Your own data as PyG graphs."""
 
+    newer: ClassVar[tuple[str, ...]] = ("target", "level")
+
+    level: Literal["graph", "node"] = "graph"
+    """What y belongs to: graphs, or the nodes of one graph."""
     features: Literal["own", "degree", "constant", "zeros", "random"] = "own"
     """Node features: the graphs' x, or made ones."""
     task: Literal["multiclass", "regression", "multilabel"] | None = None

@@ -10,6 +10,7 @@ from ssma.study.cost import plan_cost
 from ssma.study.ids import argument_fingerprint, data_fingerprint, digest, file_fingerprint
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
+from ssma.study.space import idle_on
 
 OFFICIAL = {
     "ZINC": {"source": "zinc"},
@@ -146,6 +147,19 @@ def test_ones_own_splits_are_known_by_their_content_not_by_their_place(tmp_path)
         tune={"trials": 2, "splits": 1, "space": {"training.lr": [0.1, 0.01]}},
     )
     assert [(arm["splits"], arm["tune_splits"]) for arm in plan["arms"]] == [([0, 1], [0])]
+
+
+def test_nodes_have_no_readout_and_one_batch_and_graphs_keep_their_ids(tmp_path):
+    (tmp_path / "g.pt").write_bytes(b"1")
+    file = {"source": "file", "path": str(tmp_path / "g.pt")}
+    datasets = {"d": file, "of_graphs": file | {"level": "graph"}, "of_nodes": file | {"level": "node"}}
+    plan = plan_of(datasets)
+    specs = [plan["datasets"][label]["spec"] for label in datasets]
+    assert specs[0] == specs[1] and "level" not in specs[0] and specs[2]["level"] == "node"
+    ids = [plan["datasets"][label]["id"].rpartition("-")[2] for label in datasets]
+    assert ids[0] != ids[2]
+    assert idle_on("gcn", specs[0]) == []
+    assert idle_on("gcn", specs[2]) == ["model.readout", "training.batch_size", "training.keep_cut_edges"]
 
 
 @pytest.mark.parametrize(
