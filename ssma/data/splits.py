@@ -1,6 +1,7 @@
 """K-fold splits, of which fold f tests, fold f + 1 validates and the rest trains, and those of a file."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,16 +89,29 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
 
 
 def _seen_elsewhere(splits: list[dict[str, Any]]) -> list[str]:
-    """Says how much of the test parts other splits train or validate on."""
-    shares = []
-    for split in splits:
-        others = [set(other["train"] + other["validation"]) for other in splits if other is not split]
-        seen = set(split["test"]).intersection(set().union(*others))
-        shares.append(100 * len(seen) / len(split["test"]))
-    if not any(shares):
-        return []
-    extent = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
-    return [f"splits: {extent}% of a test part are in the training or validation part of another split"]
+    """Says how much of the test parts other splits train or validate on, and how much two of them share.
+
+    No item is in two parts of a split, so that one which is tested and trained on is so by different splits.
+    """
+    seen = {item for split in splits for part in PARTS[:2] for item in split[part]}
+    tests = Counter(item for split in splits for item in split["test"])
+    notes, shares, shared = [], [], []
+    for test in (split["test"] for split in splits):
+        shares.append(100 * len(seen.intersection(test)) / len(test))
+        shared.append(100 * sum(tests[item] - 1 for item in test) / len(test) / max(len(splits) - 1, 1))
+    if any(shares):
+        extent = " to ".join(dict.fromkeys(map(_rounded, (min(shares), max(shares)))))
+        notes.append(f"splits: {extent}% of a test part are in the training or validation part of another split")
+    if any(shared):
+        notes.append(
+            f"splits: on average {_rounded(sum(shared) / len(shared))}% of a test part are in the test part of a given "
+            "other split"
+        )
+    return notes
+
+
+def _rounded(percent: float) -> str:
+    return f"{percent:.0f}" if percent >= 0.5 or not percent else f"{percent:.1g}"
 
 
 def split_hash(split: dict[str, Any]) -> str:

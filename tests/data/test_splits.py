@@ -1,6 +1,7 @@
 import json
 import random
 import re
+import time
 
 import pytest
 import torch
@@ -104,9 +105,33 @@ def test_the_splits_of_a_file_are_those_that_it_names(tmp_path):
 def test_how_much_of_a_test_part_other_splits_see(tmp_path):
     named = [{"train": [0], "validation": [1], "test": [2, 3, 4]}, {"train": [2], "validation": [0], "test": [1, 4]}]
     _, notes = file_splits(asked_of(tmp_path / "s.json", named), range(5), 5)
-    assert notes == ["splits: 33 to 50% of a test part are in the training or validation part of another split"]
+    assert notes == [
+        "splits: 33 to 50% of a test part are in the training or validation part of another split",
+        "splits: on average 42% of a test part are in the test part of a given other split",  # 1 of 3, 1 of 2
+    ]
+    rare = [
+        {"train": [0], "validation": [1], "test": list(range(2, 502))},
+        {"train": [2], "validation": [1], "test": [502]},
+    ]
+    _, notes = file_splits(asked_of(tmp_path / "s.json", rare), range(503), 503)
+    assert notes == ["splits: 0 to 0.2% of a test part are in the training or validation part of another split"]
     apart = [{"train": [0], "validation": [1], "test": [2]}, {"train": [0], "validation": [1], "test": [3]}]
     assert file_splits(asked_of(tmp_path / "s.json", apart), range(4), 4)[1] == []
+
+
+def test_splits_that_share_their_test_part(tmp_path):
+    named = [{"train": [own], "validation": [3], "test": [4, 5]} for own in range(3)]
+    _, notes = file_splits(asked_of(tmp_path / "s.json", named), range(6), 6)
+    assert notes == ["splits: on average 100% of a test part are in the test part of a given other split"]
+
+
+def test_thousands_of_splits_are_looked_through_once(tmp_path):
+    named = [{"train": [item, 3000], "validation": [3001], "test": [(item + 1) % 3000]} for item in range(3000)]
+    start = time.process_time()
+    splits, notes = file_splits(asked_of(tmp_path / "s.json", named), range(3002), 3002)
+    assert time.process_time() - start < 20
+    assert len(splits) == 3000
+    assert notes == ["splits: 100% of a test part are in the training or validation part of another split"]
 
 
 def test_a_file_counts_the_graphs_that_were_left_out(tmp_path):
