@@ -134,15 +134,19 @@ def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     return notes
 
 
-def minus_one(loaded: Loaded) -> list[str]:
-    """Returns a note if -1 is a class beside 0, 1, ..., as many data sets write what is not known."""
+def minus_one(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
+    """Returns a note if -1 is a class of a split beside 0, 1, ..., as many data sets write what is not known."""
     labels = sorted(map(int, loaded.label_mapping or {}))
     if len(labels) < 3 or labels != list(range(-1, len(labels) - 1)):
         return []
-    count = int((loaded.graphs.y == loaded.label_mapping["-1"]).sum())
+    used = list({item for split in splits for part in PARTS for item in split[part]})
+    count = int((loaded.graphs.y[used] == loaded.label_mapping["-1"]).sum())
+    if not count:
+        return []
+    how = "leave these graphs out" if loaded.level == "graph" else "name these nodes in no part of a split file"
     return [
         f"labels: -1 is a class, of {count} {loaded.level}s, beside 0 to {labels[-1]}; if it stands for a label that "
-        f"is not known, leave these {loaded.level}s out"
+        f"is not known, {how}"
     ]
 
 
@@ -288,8 +292,8 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
     average over the other labels, or by f1 on the classes that such a part lacks.
 
     Raises:
-        StudyError: If there is only one class or value, or if a validation part has no value of the metric at all, so
-            that no epoch could be chosen there.
+        StudyError: If there is only one class or value, or if a part has no value of the metric at all, so that all its
+            fits would fail.
     """
     if loaded.task == "multiclass":
         if loaded.num_outputs < 2:
@@ -305,15 +309,15 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
         )
     fewer = []
     for number, split in enumerate(splits):
-        for part in PARTS[1:]:
+        for part in PARTS:
             usable = _usable_targets(loaded, split[part])
-            if part == "validation" and not usable:
+            if not usable:
                 what = "label has both classes" if loaded.task == "multilabel" else "target is known"
                 raise StudyError(
-                    f"splits: {loaded.metric} is undefined on the validation part of split {number}, where no {what}; "
+                    f"splits: {loaded.metric} is undefined on the {part} part of split {number}, where no {what}; "
                     f"set other splits.folds, splits.seed or splits.file ({OWN}), or mend the data set"
                 )
-            if usable < loaded.num_outputs:
+            if usable < loaded.num_outputs and part != "train":
                 fewer.append(f"{usable} in the {part} part of split {number}")
     told = f"{loaded.metric} is taken over the {KINDS[loaded.task]}: of {loaded.num_outputs}, {', '.join(fewer)}"
     return [told] if fewer else []

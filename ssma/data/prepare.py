@@ -72,9 +72,9 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     copies, copy_notes = find_copies(loaded, made["splits"])
     alike, alike_notes = find_alike(loaded, made["splits"])
     notes += copy_notes + alike_notes + ([] if loaded.parts else edge_notes(loaded.graphs))
-    for check in (missing_classes, untrained_codes, measurable_labels):
+    for check in (missing_classes, untrained_codes, measurable_labels, minus_one):
         notes += check(loaded, made["splits"])
-    notes += minus_one(loaded) + uneven_features(loaded.graphs) + hard_targets(loaded)
+    notes += uneven_features(loaded.graphs) + hard_targets(loaded)
     loaded.graphs.save(folder / "graphs.pt")
     record = {"kind": "splits", "dataset": dataset["id"], "items": f"{loaded.level}s"} | made
     write_record(folder / "splits.json", record)

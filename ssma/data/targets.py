@@ -111,6 +111,10 @@ def _targets_of(
     if columns:
         notes.append(picked(columns, values.size(1), "y"))
         values, y = values[:, columns], [row[columns] for row in y]
+    unknown = values.isnan().all(dim=0).nonzero().flatten().tolist()
+    if unknown:
+        names = ", ".join(str(columns[place] if columns else place) for place in unknown)
+        raise StudyError(f"y has no known value in column {names}; mend the data set, or name other columns as target")
     task = task or _guess(values, all(not row.is_floating_point() for row in y))
     bad = values.isinf()
     if task != "regression":

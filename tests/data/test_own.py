@@ -1211,7 +1211,7 @@ BLOCKS = [[1, 9, 8, 5], [10, 2, 3, 7], [4, 0, 11, 6]]  # of 12 items shuffled by
         (
             lambda number: NAN if number in BLOCKS[0] else number / 2,
             {"task": "regression"},
-            "splits: mae is undefined on the validation part of split 2, where no target is known",
+            "splits: mae is undefined on the test part of split 0, where no target is known",
         ),
         (
             lambda number: int(number in (1, 4)),

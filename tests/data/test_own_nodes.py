@@ -102,9 +102,44 @@ def test_a_number_beyond_float32_is_told_with_its_node():
         read([Data(x=torch.ones(6, 1), edge_index=RING, y=y)])
 
 
-def test_minus_one_as_a_class_of_nodes_is_noted(tmp_path):
-    found = prepared(tmp_path, graph([-1, 0, 1, -1, 0, 1]), {"scheme": "shuffle", "folds": 3, "seed": 0})
+def test_minus_one_as_a_class_of_nodes_is_noted_where_a_split_has_it(tmp_path):
+    data = graph([-1, 0, 1, -1, 0, 1])
+    notes = prepared(tmp_path, data, {"scheme": "shuffle", "folds": 3, "seed": 0}).card["notes"]
     assert (
-        "labels: -1 is a class, of 2 nodes, beside 0 to 1; if it stands for a label that is not known, leave these "
-        "nodes out"
-    ) in found.card["notes"]
+        "labels: -1 is a class, of 2 nodes, beside 0 to 1; if it stands for a label that is not known, name these "
+        "nodes in no part of a split file"
+    ) in notes
+    file = tmp_path / "splits.json"
+    for train, count in (([1, 0], 1), ([1], 0)):
+        file.write_text(json.dumps({"train": train, "validation": [2], "test": [4]}))
+        splits = {"scheme": "file", "file": str(file), "content": file_fingerprint(file)}
+        notes = prepared(tmp_path, data, splits).card["notes"]
+        assert sum(f"labels: -1 is a class, of {count} nodes" in note for note in notes) == count
+
+
+@pytest.mark.parametrize(
+    ("part", "y", "options", "message"),
+    [
+        ("train", [NAN, 0.5, 1.5, 2.5, 3.5, 4.5], {"metric": "rmse"}, "rmse is undefined on the train part of split 1, where no target is known; set"),
+        ("test", [NAN, 0.5, 1.5, 2.5, 3.5, 4.5], {}, "mae is undefined on the test part of split 1, where no target is known; set"),
+        ("test", [1, 0, 1, 0, 1, 0], {"task": "multilabel"}, "ap is undefined on the test part of split 1, where no label has both classes; set"),
+        ("train", [1, 0, 1, 0, 1, 0], {"task": "multilabel", "metric": "auroc"}, "auroc is undefined on the train part of split 1, where no"),
+    ],
+)  # fmt: skip
+def test_a_split_of_a_file_without_a_metric_is_refused(tmp_path, part, y, options, message):
+    fine = {"train": [0, 1], "validation": [2, 3], "test": [4, 5]}
+    wrong = dict(zip((part, *(fine.keys() - {part})), ([0], [1, 2], [3, 4]), strict=True))
+    file = tmp_path / "splits.json"
+    file.write_text(json.dumps([fine, wrong]))
+    splits = {"scheme": "file", "file": str(file), "content": file_fingerprint(file)}
+    with pytest.raises(StudyError, match=re.escape(f"splits: {message}")):
+        prepared(tmp_path, graph(y), splits, **options)
+
+
+def test_a_column_without_a_value_has_its_number_in_the_users_y():
+    y = [[NAN, 0.5, NAN]] * 5 + [[1.5, 2.5, NAN]]
+    with pytest.raises(StudyError, match="^y has no known value in column 2; mend the data set, or name other columns"):
+        read([graph(y)], target=[1, 2])
+    with pytest.raises(StudyError, match="^y has no known value in column 2; mend"):
+        read([graph(y)])
+    assert read([graph(y)], target=[1]).num_outputs == 1
