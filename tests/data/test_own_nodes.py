@@ -136,6 +136,21 @@ def test_a_split_of_a_file_without_a_metric_is_refused(tmp_path, part, y, option
         prepared(tmp_path, graph(y), splits, **options)
 
 
+def test_of_many_splits_a_note_names_the_first(tmp_path):
+    pairs = [(one, other) for one in range(6) for other in range(6) if one != other]
+    named = [
+        {"train": [one], "validation": [other], "test": sorted({*range(6)} - {one, other})} for one, other in pairs
+    ]
+    file = tmp_path / "splits.json"
+    file.write_text(json.dumps(named))
+    splits = {"scheme": "file", "file": str(file), "content": file_fingerprint(file)}
+    notes = prepared(tmp_path, graph([0, 1, 2, 2, 2, 2]), splits, metric="f1").card["notes"]
+    lacking = ", ".join(str(number) for number in range(5, 25))  # of 30, split 0 to 4 train on the node of class 0
+    assert f"class 0 is missing in the training part of split {lacking} and 5 more" in notes
+    (told,) = (note for note in notes if note.startswith("f1 is taken over"))
+    assert told.count(" part of split ") == 20 and told.endswith(" more")
+
+
 def test_a_column_without_a_value_has_its_number_in_the_users_y():
     y = [[NAN, 0.5, NAN]] * 5 + [[1.5, 2.5, NAN]]
     with pytest.raises(StudyError, match="^y has no known value in column 2; mend the data set, or name other columns"):
