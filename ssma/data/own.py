@@ -232,7 +232,8 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     if level == "node":
         if len(data_list) != 1:
             raise StudyError(
-                f"level: got node and {len(data_list)} graphs, but targets of nodes are those of one graph"
+                f"level: got node and {len(data_list)} graphs, but targets of nodes are those of one graph; join them, "
+                "[Data.from_dict(Batch.from_data_list(graphs).to_dict())], and split the nodes by a file"
             )
         targets = read_targets_of_nodes(data_list[0], spec["task"], columns)
     else:

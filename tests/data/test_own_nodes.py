@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from ssma.data.batches import Batches
 from ssma.data.own import check_graphs
@@ -80,7 +80,7 @@ def test_numbers_and_labels_of_nodes_may_be_missing():
 @pytest.mark.parametrize(
     ("data_list", "options", "message"),
     [
-        ([graph([0, 1, 0, 1, 0, 1])] * 2, {}, "level: got node and 2 graphs, but targets of nodes are those of one graph"),
+        ([graph([0, 1, 0, 1, 0, 1])] * 2, {}, "level: got node and 2 graphs, but targets of nodes are those of one graph; join them, [Data.from_dict(Batch."),
         ([graph([0, 1, 0])], {}, "y has the shape [3], but the graph 6 nodes; with level: node it has a row or number for each node"),
         ([graph(1)], {}, "y has the shape [], but the graph 6 nodes"),
         ([Data(x=torch.ones(6, 1), edge_index=RING)], {}, "y is missing; with level: node every node needs its target"),
@@ -94,6 +94,13 @@ def test_numbers_and_labels_of_nodes_may_be_missing():
 def test_what_is_wrong_is_told(data_list, options, message):
     with pytest.raises(StudyError, match=re.escape(message)):
         read(data_list, **options)
+
+
+def test_graphs_that_are_joined_as_the_error_says():
+    graphs = [graph([0, 1, 0, 1, 0, 1]), graph([2, 1, 2, 1, 2, 1])]
+    joined = read([Data.from_dict(Batch.from_data_list(graphs).to_dict())])
+    assert joined.graphs.y.tolist() == [0, 1, 0, 1, 0, 1, 2, 1, 2, 1, 2, 1]
+    assert sorted(joined.graphs.edge_index.t().tolist()) == [*RING.t().tolist(), *(RING + 6).t().tolist()]
 
 
 def test_a_number_beyond_float32_is_told_with_its_node():
