@@ -10,16 +10,30 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
+from snakemake.persistence import MetadataRecord
+from snakemake.persistence.db import DbPersistence
+from snakemake.persistence.file import FilePersistence
+from snakemake.settings.enums import PersistenceBackend
+from snakemake.settings.types import WorkflowSettings
 from snakemake.shell import shell
 
 from ssma.errors import StudyError
 from ssma.study.config import parse_study
 from ssma.study.ids import git_commit
-from ssma.study.jobs import date_today, forget_lost, forget_outdated, free_dead_locks, prepare_jobs, runs_nothing
+from ssma.study.jobs import (
+    begin,
+    date_today,
+    forget_lost,
+    forget_outdated,
+    free_dead_locks,
+    prepare_jobs,
+    runs_nothing,
+)
 from ssma.study.locks import exclusive
+from ssma.study.notes import Notes
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
-from ssma.study.records import write_record
+from ssma.study.records import read_record, write_record
 from ssma.track.live import try_again
 
 
@@ -164,7 +178,7 @@ def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monk
             os.utime(path, (0, 0))
         then = made[0].stat().st_mtime + seconds
         os.utime(results.evaluation(two), (then, then))
-        forget_outdated(results, now, Path(".snakemake"), dry)
+        forget_outdated(results, now, Notes(Path(".snakemake")), dry)
         return [path for path in made if path.exists()]
 
     assert left(seconds=-1) == made
@@ -211,7 +225,7 @@ def test_a_file_system_without_locks_is_named_in_one_error(tmp_path, monkeypatch
     monkeypatch.setattr("fcntl.flock", flock)
     for lock, take in (
         ("fit.lock", lambda: exclusive(tmp_path / "fit.lock").__enter__()),
-        ("alive-mine", lambda: free_dead_locks(tmp_path, "mine")),
+        ("alive-mine", lambda: free_dead_locks(Notes(tmp_path), "mine")),
     ):
         with pytest.raises(StudyError) as caught:
             take()
@@ -231,7 +245,7 @@ def test_the_locks_of_a_dead_study_are_freed_beside_a_living_one(tmp_path):
     def kept_after(study):
         for name, files in locks.items():
             (tmp_path / "locks" / name).write_text(files)
-        descriptor, alone = free_dead_locks(tmp_path, study)
+        descriptor, alone = free_dead_locks(Notes(tmp_path), study)
         held.append(descriptor)
         return {path.name for path in (tmp_path / "locks").iterdir()}, alone
 
@@ -246,6 +260,57 @@ def test_the_locks_of_a_dead_study_are_freed_beside_a_living_one(tmp_path):
     finally:
         for descriptor in held:
             os.close(descriptor)
+
+
+def test_locks_and_notes_in_snakemakes_database_are_those_of_this_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(".snakemake").mkdir()
+    settings = WorkflowSettings(persistence_backend=PersistenceBackend.DB)
+    notes, page = Notes.of(settings), Path("reports/mine/index.html")
+    assert not notes.has(page) and notes.unlock("mine") is None  # before Snakemake has made its tables
+    of_snakemake = DbPersistence()
+    elsewhere = DbPersistence(path=tmp_path / "other", db_url=notes.database)
+    of_snakemake._write_locks("output", [str(page), "results/mine/records.parquet", "results/mine2/plan.json"])
+    of_snakemake._write_locks("input", ["results/mine/arms/a/tuned", "results/other/mine/x"])
+    elsewhere._write_locks("output", [str(page)])
+    elsewhere._write_record(str(page), MetadataRecord(record_format_version=6))
+    descriptor, alone = free_dead_locks(notes, "mine")
+    os.close(descriptor)
+    assert alone
+    left = {("output", "results/mine2/plan.json"), ("input", "results/other/mine/x")}
+    assert set(of_snakemake._read_locks()) == left
+    assert elsewhere._read_locks() == [("output", str(page))]
+    of_snakemake._mark_incomplete(str(page), None)
+    assert not notes.has(page)
+    of_snakemake._write_record(str(page), MetadataRecord(record_format_version=6))
+    assert notes.has(page)
+    assert Notes.of(WorkflowSettings()) == Notes(Path(".snakemake"))
+
+
+def test_a_note_is_found_however_long_the_name_of_its_file_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(".snakemake").mkdir()
+    files = [Path(f"reports/{'s' * length}/ablations/{'a' * length}/index.html") for length in (9, 80, 100)]
+    notes, of_snakemake = Notes(Path(".snakemake")), FilePersistence()
+    assert not any(map(notes.has, files))
+    for file in files:
+        of_snakemake._write_record(str(file), MetadataRecord())
+    assert all(map(notes.has, files))
+
+
+def test_a_plan_is_written_where_it_is_not_there_or_was_changed(tmp_path):
+    results, plan = Results(tmp_path), {"kind": "plan", "study": "s", "lr": 0.1}
+    begin(results, plan)
+    made = results.plan.read_text()
+    os.utime(results.plan, (0, 0))
+    begin(results, plan)
+    assert results.plan.stat().st_mtime == 0
+    for other in (made.replace("0.1", "0.2"), made[:20], ""):
+        results.plan.write_text(other)
+        begin(results, plan)
+        assert results.plan.read_text() == made
+    begin(results, plan | {"lr": 0.2})
+    assert read_record(results.plan)["lr"] == 0.2
 
 
 def test_a_lock_that_cannot_be_made_is_named_in_one_error(tmp_path):

@@ -360,6 +360,33 @@ def test_a_start_without_hooks_runs_the_study_as_it_is_now(finished, tmp_path):
     assert "sum" in table and "ssma" not in table
 
 
+MODULE = f"""
+configfile: "study.yaml"
+
+
+module ssma:
+    snakefile:
+        "{ROOT}/Snakefile"
+    config:
+        config
+
+
+use rule * from ssma as ssma_*
+"""
+
+
+@pytest.mark.parametrize("how", ["--no-hoo", "profile", "module"])
+def test_jobs_find_their_plan_where_no_hook_is_called(tmp_path, how):
+    (tmp_path / "module.smk").write_text(MODULE)
+    (tmp_path / "profile").mkdir()
+    (tmp_path / "profile/config.yaml").write_text("no-hooks: true\n")
+    options = {"--no-hoo": ["--no-hoo"], "profile": ["--profile", "profile"], "module": ["--snakefile", "module.smk"]}
+    study = TINY | {"track": {"enabled": False}}
+    status, output = snakemake(tmp_path, *options[how], "results/tiny/mlflow/created", study=study)
+    assert status == 0, output
+    assert len(read(tmp_path / "results/tiny/plan.json")["arms"]) == 2
+
+
 def test_a_key_that_stands_twice_is_refused(tmp_path):
     arguments = command(tmp_path, "-n")
     with (tmp_path / "study.yaml").open("a") as file:
