@@ -163,6 +163,9 @@ def mlflow_errors(uri: str) -> Iterator[None]:
             remedy += "keeps the folder, or set track.enabled: false"
         if "locate revision" in str(error):
             remedy = "it is a newer MLflow's, or another program's, such as Optuna: set track.uri to another one"
+        if "out-of-date database schema" in str(error):
+            remedy = "its tables are those of another MLflow: of an older one, make a copy and run `mlflow db upgrade "
+            remedy += f"{_without_password(uri)}`; of a newer one, install that"
         if DELETED in str(error):
             remedy = "leave the runs of a job alone until it has ended"
         if isinstance(error, UnicodeError):

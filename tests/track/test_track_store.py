@@ -590,6 +590,20 @@ def test_a_database_of_optuna_costs_one_warning_and_is_not_to_be_deleted(tmp_pat
     assert optuna.get_all_study_names(address) == ["mine"]
 
 
+def test_a_store_of_another_mlflow_costs_one_warning_and_is_to_be_upgraded(results, tmp_path, warnings_of):
+    plan, file = make_plan(["one"]), tmp_path / "older.db"
+    open_tracker(results, plan)
+    shutil.copy(results.store / "mlflow.db", file)  # MLflow looks once in a process at the version of a store
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = 'cc1f77228345'")  # of MLflow 1.28
+    plan = make_plan(["one"], uri=f"sqlite:///{file}")
+    assert open_tracker(results, plan).tracker is None
+    (line,) = warnings_of()
+    assert "found version cc1f77228345" in line
+    assert f"run `mlflow db upgrade sqlite:///{file}`; of a newer one, install that. Records are" in line
+    assert "delete" not in line
+
+
 @pytest.mark.parametrize("what", ["run", "experiment"])
 def test_what_is_deleted_while_a_job_logs_to_it_costs_that_job_its_runs_alone(results, warnings_of, what):
     plan = make_plan(["one"])
