@@ -33,6 +33,9 @@ LOOKS = (
 )  # fmt: skip
 """Options with which Snakemake runs no job; it reads the workflow before it says which was given."""
 
+BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+"""Variables by which torch binds its threads to cores, the first one to the first core, when it is imported."""
+
 
 def prepare_jobs(package: Path) -> str:
     """Makes ``python`` in jobs the one that runs Snakemake (conda's own comes before it), and returns shell code that
@@ -41,12 +44,13 @@ def prepare_jobs(package: Path) -> str:
     By that code jobs find the package, and what is on the user's PYTHONPATH, from any working directory. It is in the
     command because Snakemake takes PYTHONPATH out of the environment of conda jobs. Braces are doubled: Snakemake
     fills in what stands between single ones. Sets of texts have the same order in every job: a user's class may number
-    what it finds by it.
+    what it finds by it. And no job binds its threads to cores, as clusters may have it by default: jobs do not know of
+    each other, so that all would take the same ones.
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     modules = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
     quoted = shlex.quote(modules).replace("{", "{{").replace("}", "}}")
-    return f"set -euo pipefail; export PYTHONPATH={quoted} PYTHONHASHSEED=0; "
+    return f"set -euo pipefail; unset {' '.join(BINDING)}; export PYTHONPATH={quoted} PYTHONHASHSEED=0; "
 
 
 def this_command() -> str:

@@ -72,6 +72,17 @@ def test_a_start_that_runs_no_job_is_known_however_it_is_written(arguments, noth
     assert runs_nothing(arguments.split()) is nothing
 
 
+@pytest.mark.parametrize("variable", ["OMP_PROC_BIND=true", "OMP_PLACES=cores", "GOMP_CPU_AFFINITY=0"])
+def test_jobs_side_by_side_are_not_bound_to_one_core(tmp_path, monkeypatch, variable):
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setenv(*variable.split("="))
+    monkeypatch.setattr(shell, "_process_prefix", None)
+    shell.prefix(prepare_jobs(tmp_path))
+    cores = "python -c 'import os; import torch; print(len(os.sched_getaffinity(0)))'"
+    found = subprocess.run(["bash", "-c", shell._process_prefix + cores], capture_output=True, text=True, check=True)
+    assert int(found.stdout) == len(os.sched_getaffinity(0))
+
+
 def test_sets_of_texts_have_one_order_in_all_jobs(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", os.environ["PATH"])
     monkeypatch.setenv("PYTHONHASHSEED", "random")
