@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ssma.cli import main
+
 ROOT = Path(__file__).parents[2]
 TINY = {
     "study": "tiny",
@@ -142,6 +144,16 @@ def test_only_what_a_change_touches_runs_again(finished):
     title = TINY | {"title": "Other words"}
     assert jobs(snakemake(finished, "-n", study=title)[1]) == {"collect": 1, "report": 1, "all": 1}
     assert "Nothing to be done" in snakemake(finished, "-n")[1]
+
+
+def test_an_arm_that_is_added_runs_alone_also_where_the_store_was_made_again(finished, tmp_path, monkeypatch):
+    shutil.copytree(finished, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    shutil.rmtree("results/tiny/mlflow")
+    assert main(["track", "results/tiny/plan.json"]) == 0
+    more = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum", "ssma", "mean"]}}}}
+    last = {"collect": 1, "report": 1, "all": 1}
+    assert jobs(snakemake(tmp_path / "copy", "-n", study=more)[1]) == {"tune": 1, "evaluate": 1} | last
 
 
 def test_an_arm_that_was_evaluated_again_alone_gets_into_the_report(finished, tmp_path):
