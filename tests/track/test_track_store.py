@@ -540,6 +540,14 @@ def test_a_server_that_wants_to_be_asked_later_is_not_waited_for(results, warnin
     assert "cannot be used" in line
 
 
+def test_a_server_that_asks_who_it_is_tells_where_that_is_said(results, warnings_of):
+    with answering(401, b"You are not authenticated.") as (uri, _):
+        assert open_tracker(results, make_plan(["one"], uri=uri)).tracker is None
+    (line,) = warnings_of()
+    assert "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or a token into MLFLOW_TRACKING_TOKEN. Rec" in line
+    assert "track.uri" not in line
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"status": "healthy"}'])
 def test_a_server_that_is_none_of_mlflow_is_named(results, warnings_of, body):
     """To MLflow such an answer is an experiment without an id, and so is a run: all would be logged to nowhere."""
