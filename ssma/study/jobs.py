@@ -1,6 +1,7 @@
 """What the workflow needs from the machine: how jobs find package and Python, and no locks of runs that are dead."""
 
 import fcntl
+import getpass
 import json
 import os
 import re
@@ -45,8 +46,13 @@ def prepare_jobs(package: Path) -> str:
     command because Snakemake takes PYTHONPATH out of the environment of conda jobs. Braces are doubled: Snakemake
     fills in what stands between single ones. Sets of texts have the same order in every job: a user's class may number
     what it finds by it. And no job binds its threads to cores, as clusters may have it by default: jobs do not know of
-    each other, so that all would take the same ones.
+    each other, so that all would take the same ones. A user whom the machine has no name for, as in a container that is
+    run by a number, gets the number as name: without one Snakemake ends in a traceback.
     """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # the latter since Python 3.13
+        os.environ["USER"] = str(os.getuid())
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     modules = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
     quoted = shlex.quote(modules).replace("{", "{{").replace("}", "}}")

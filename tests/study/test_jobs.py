@@ -1,6 +1,7 @@
 """What the workflow puts before each job's command, and which jobs it takes for done."""
 
 import errno
+import getpass
 import json
 import os
 import subprocess
@@ -10,11 +11,6 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
-from snakemake.persistence import MetadataRecord
-from snakemake.persistence.db import DbPersistence
-from snakemake.persistence.file import FilePersistence
-from snakemake.settings.enums import PersistenceBackend
-from snakemake.settings.types import WorkflowSettings
 from snakemake.shell import shell
 
 from ssma.errors import StudyError
@@ -70,6 +66,22 @@ def test_jobs_get_paths_with_any_characters(tmp_path, monkeypatch):
 )
 def test_a_start_that_runs_no_job_is_known_however_it_is_written(arguments, nothing):
     assert runs_nothing(arguments.split()) is nothing
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_user_whom_the_machine_does_not_know_has_a_name(tmp_path, monkeypatch, known):
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "")  # which restores them after the test
+
+    def unknown(number):
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    if not known:
+        monkeypatch.setattr("pwd.getpwuid", unknown)
+    name = getpass.getuser() if known else str(os.getuid())
+    prepare_jobs(tmp_path)
+    assert getpass.getuser() == name
 
 
 @pytest.mark.parametrize("variable", ["OMP_PROC_BIND=true", "OMP_PLACES=cores", "GOMP_CPU_AFFINITY=0"])
@@ -271,42 +283,6 @@ def test_the_locks_of_a_dead_study_are_freed_beside_a_living_one(tmp_path):
     finally:
         for descriptor in held:
             os.close(descriptor)
-
-
-def test_locks_and_notes_in_snakemakes_database_are_those_of_this_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path(".snakemake").mkdir()
-    settings = WorkflowSettings(persistence_backend=PersistenceBackend.DB)
-    notes, page = Notes.of(settings), Path("reports/mine/index.html")
-    assert not notes.has(page) and notes.unlock("mine") is None  # before Snakemake has made its tables
-    of_snakemake = DbPersistence()
-    elsewhere = DbPersistence(path=tmp_path / "other", db_url=notes.database)
-    of_snakemake._write_locks("output", [str(page), "results/mine/records.parquet", "results/mine2/plan.json"])
-    of_snakemake._write_locks("input", ["results/mine/arms/a/tuned", "results/other/mine/x"])
-    elsewhere._write_locks("output", [str(page)])
-    elsewhere._write_record(str(page), MetadataRecord(record_format_version=6))
-    descriptor, alone = free_dead_locks(notes, "mine")
-    os.close(descriptor)
-    assert alone
-    left = {("output", "results/mine2/plan.json"), ("input", "results/other/mine/x")}
-    assert set(of_snakemake._read_locks()) == left
-    assert elsewhere._read_locks() == [("output", str(page))]
-    of_snakemake._mark_incomplete(str(page), None)
-    assert not notes.has(page)
-    of_snakemake._write_record(str(page), MetadataRecord(record_format_version=6))
-    assert notes.has(page)
-    assert Notes.of(WorkflowSettings()) == Notes(Path(".snakemake"))
-
-
-def test_a_note_is_found_however_long_the_name_of_its_file_is(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path(".snakemake").mkdir()
-    files = [Path(f"reports/{'s' * length}/ablations/{'a' * length}/index.html") for length in (9, 80, 100)]
-    notes, of_snakemake = Notes(Path(".snakemake")), FilePersistence()
-    assert not any(map(notes.has, files))
-    for file in files:
-        of_snakemake._write_record(str(file), MetadataRecord())
-    assert all(map(notes.has, files))
 
 
 def test_a_plan_is_written_where_it_is_not_there_or_was_changed(tmp_path):
