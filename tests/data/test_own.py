@@ -82,6 +82,23 @@ class Counted(Pairs):
         return str(Path(self.root) / "sub/processed")
 
 
+class Beside(Pairs):
+    """Reads what lies in a folder, a file that it has written, one of a package, and one in a hidden folder."""
+
+    def __init__(self, root, folder, table="labels.csv"):
+        self.folder, self.table = Path(folder), table
+        super().__init__(root, 2)
+
+    def process(self):
+        own, package, hidden = Path("own.csv"), Path(pytest.__file__), Path(".hidden.csv")
+        own.write_text(Path(self.folder, self.table).read_text())
+        with open(own) as file, open(package.with_name("py.typed")), open(hidden, "a"):
+            labels = [int(label) for label in file.read().split(",")]
+        for other in sorted(self.folder.glob("more*.csv")):
+            numpy.loadtxt(other)
+        self.save([graph(number, y) for number, y in enumerate(labels)], self.processed_paths[0])
+
+
 class OldStyle(Pairs):
     """As most tutorials have it: what was processed is read by torch.load."""
 
@@ -814,6 +831,28 @@ def test_raw_files_that_another_program_has_processed_are_raw(tmp_path):
     (raw / "processed.csv").write_text("1 1 0")
     for _ in range(2):
         assert made_by("RawOfThatName", tmp_path / "work", root=str(tmp_path / "root")).graphs.y.tolist() == [1, 1, 0]
+
+
+def test_files_that_a_class_reads_and_is_not_known_by_are_noted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("data/raw").mkdir(parents=True)
+    Path("data/raw/labels.csv").write_text("1,0,1,0")
+    Path("data/labels.csv").symlink_to("raw/labels.csv")
+
+    def notes(**arguments):
+        loaded = made_by("Beside", tmp_path / "work", folder="data", **arguments)
+        assert loaded.graphs.y.tolist() == [1, 0, 1, 0]
+        return loaded.notes
+
+    assert notes() == []  # in raw, by whatever name
+    Path("data/labels.csv").unlink()
+    Path("data/labels.csv").write_text("1,0,1,0")
+    told = f"files: the class read {tmp_path}/data/labels.csv, and the data are not made anew after a change there"
+    assert notes() == [f"{told}; name each in arguments, or keep it in raw below a root"]
+    assert notes(table=str(tmp_path / "data/labels.csv")) == []
+    for number in range(4):
+        Path(f"data/more{number}.csv").write_text("1")
+    assert f"{tmp_path}/data/labels.csv, {tmp_path}/data/more0.csv, {tmp_path}/data/more1.csv and 2 more" in notes()[0]
 
 
 def test_a_part_that_a_class_hands_on_is_noted(tmp_path):
