@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stdout
 from dataclasses import dataclass
-from functools import cache
 from http.client import HTTPException
 from operator import attrgetter
 from pathlib import Path
@@ -19,15 +18,10 @@ from typing import Any
 from urllib.request import urlopen
 
 from ssma.errors import StudyError
-from ssma.study.ids import argument_files
 
 TIMEOUT = 8  # seconds per network operation: a job without a network must say so soon
-SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/usr")
 DOWNLOAD_ERRORS = (OSError, HTTPException, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error)
 """Of networks, of addresses that are none, and of archives: cut short, encrypted, in a way that zipfile cannot read."""
-
-_opened: dict[str, bool] | None = None
-"""File -> whether it was opened to be written, while a user's class is called."""
 
 
 @dataclass(frozen=True)
@@ -163,47 +157,6 @@ def listed_by_name() -> Iterator[None]:
         os.listdir, os.scandir = listdir, scandir
         for own in others:
             own.scandir = staticmethod(scandir)
-
-
-@contextmanager
-def files_read() -> Iterator[set[Path]]:
-    """Collects the files that Python opens to read and not to write, as what links lead to; those of Python itself and
-    its packages, of the system, and in hidden folders are left out."""
-    global _opened
-    _listen()
-    _opened, read = {}, set()
-    try:
-        yield read
-    finally:
-        opened, _opened = _opened, None
-        own = (sys.prefix, sys.base_prefix, *SYSTEM)
-        for path in (Path(path) for path, writes in opened.items() if not writes):
-            hidden = any(part.startswith(".") for part in path.parts)
-            if not hidden and not any(path.is_relative_to(place) for place in own) and path.is_file():
-                read.add(path)
-
-
-@cache
-def _listen() -> None:
-    """Notes each file that is opened while ``files_read`` runs. What Python calls stays until it ends, but there is no
-    other place through which all pass: NumPy's readers have an ``open`` of their own."""
-
-    def note(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and _opened is not None and isinstance(arguments[0], str | bytes):
-            path, writes = os.path.realpath(os.fsdecode(arguments[0])), arguments[2] & (os.O_WRONLY | os.O_RDWR)
-            _opened[path] = _opened.get(path, False) or bool(writes)
-
-    sys.addaudithook(note)
-
-
-def unknown_files(read: set[Path], arguments: dict[str, Any], folder: Path) -> list[str]:
-    """Returns a note on the files outside ``folder`` that a class has read and is not known by, if there are any."""
-    code, made = (".py", ".pyc"), folder.resolve()
-    others = sorted(read - argument_files(list(arguments.values())))
-    found = [str(path) for path in others if path.suffix not in code and not path.is_relative_to(made)]
-    names = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    told = "the data are not made anew after a change there; name each in arguments, or keep it in raw below a root"
-    return [f"files: the class read {names}, and {told}"] if found else []
 
 
 @contextmanager

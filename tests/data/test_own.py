@@ -99,6 +99,18 @@ class Beside(Pairs):
         self.save([graph(number, y) for number, y in enumerate(labels)], self.processed_paths[0])
 
 
+class Cleaning(Pairs):
+    """Writes over a file of its root, as one that tidies its raw files does."""
+
+    def __init__(self, root, place="raw/count.txt"):
+        self.place = place
+        super().__init__(root, 2)
+
+    def process(self):
+        Path(self.root, self.place).write_text("0")
+        super().process()
+
+
 class OldStyle(Pairs):
     """As most tutorials have it: what was processed is read by torch.load."""
 
@@ -787,6 +799,18 @@ def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_p
     (root / "raw/count.txt").unlink()
     with pytest.raises(StudyError, match="count.txt"):
         made_by("Counted", work, root=str(root))
+
+
+def test_a_root_is_not_written_through_the_links_to_its_files(tmp_path):
+    raw = tmp_path / "root/raw"
+    raw.mkdir(parents=True)
+    (raw / "count.txt").write_text("4")
+    wrong = f"Cleaning.*PermissionError.*a link to {raw}/count.txt, which is only read; write a file of another name"
+    with pytest.raises(StudyError, match=wrong):
+        made_by("Cleaning", tmp_path / "work", root=str(tmp_path / "root"))
+    assert (raw / "count.txt").read_text() == "4"
+    loaded = made_by("Cleaning", tmp_path / "work", root=str(tmp_path / "root"), place="raw/new.txt")
+    assert loaded.graphs.num_graphs == 2 and [path.name for path in raw.iterdir()] == ["count.txt"]
 
 
 def test_a_root_may_hold_links_to_folders_and_the_results_themselves(tmp_path):
