@@ -283,7 +283,7 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
                 what = "label has both classes" if loaded.task == "multilabel" else "target is known"
                 raise StudyError(
                     f"splits: {loaded.metric} is undefined on the validation part of split {number}, where no {what}; "
-                    f"set other splits.folds or splits.seed ({OWN}), or mend the data set"
+                    f"set other splits.folds, splits.seed or splits.file ({OWN}), or mend the data set"
                 )
             if usable < loaded.num_outputs:
                 fewer.append(f"{usable} in the {part} part of split {number}")

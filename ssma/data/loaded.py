@@ -28,6 +28,7 @@ class Loaded:
         label_mapping: Label in the raw files -> class number, where labels were mapped.
         raw_files: Name -> SHA-256 of every raw file that was read.
         dropped_graphs: Graphs without nodes that were left out.
+        kept: The others, as the raw files number them from 0, of data that a user may split; None for nodes.
         parts: Of a graph that is cut into parts: how many, how made, their sizes, and the edges between them.
         notes: What a reader of the numbers should know.
     """
@@ -44,6 +45,7 @@ class Loaded:
     label_mapping: dict[str, int] | None = None
     raw_files: dict[str, str] = field(default_factory=dict)
     dropped_graphs: int = 0
+    kept: list[int] | None = None
     parts: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
 

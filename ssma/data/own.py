@@ -232,7 +232,7 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
         notes.append(f"not used of the graphs: {', '.join(unread)}")
     return Loaded(
         graphs, "graph", task, metric, outputs, words, loss,
-        label_mapping=mapping, raw_files=raw_files, dropped_graphs=dropped, notes=notes,
+        label_mapping=mapping, raw_files=raw_files, dropped_graphs=dropped, kept=kept, notes=notes,
     )  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
     if metric == "mae":
         known = ~y.isnan()
         if not known.any():
-            raise ValueError("mae is undefined: no target is known in this split; use fewer folds")
+            raise ValueError("mae is undefined: no target is known in this split; use other splits")
         return (output - y)[known].double().abs().mean().item()
     if metric not in ("ap", "auroc"):
         raise ValueError(f"unknown metric {metric!r}; expected accuracy, mae, ap or auroc")
@@ -75,7 +75,7 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
             # in float64: some versions of scikit-learn count, divide and add in the type of the scores
             scores.append(score_of(label.double().numpy(), output[known, column].double().numpy()))
     if not scores:
-        raise ValueError(f"{metric} is undefined: no label has both classes in this split; use fewer folds")
+        raise ValueError(f"{metric} is undefined: no label has both classes in this split; use other splits")
     return float(sum(scores) / len(scores))
 
 

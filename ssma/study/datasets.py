@@ -19,7 +19,7 @@ Place = Annotated[Text, AfterValidator(os.path.expanduser)]
 
 
 class Splits(Strict):
-    """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest."""
+    """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest; or those of a file."""
 
     folds: Annotated[int, Field(ge=3, le=10_000), Number] = 10
     """Number of folds."""
@@ -29,6 +29,15 @@ class Splits(Strict):
     """Seed of the shuffle."""
     use: PositiveInt | None = None
     """Use the first so many splits only; all by default."""
+    file: Place | None = None
+    """In a data set's entry: JSON with your own splits instead of folds."""
+
+    @model_validator(mode="after")
+    def _file_makes_no_folds(self) -> "Splits":
+        idle = [key for key in ("folds", "scheme", "seed") if key in self.model_fields_set]
+        if self.file is not None and idle:
+            raise ValueError(f"{', '.join(idle)} must be left out, since file names the splits")
+        return self
 
 
 class Dataset(Strict):

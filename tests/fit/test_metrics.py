@@ -92,7 +92,7 @@ def test_undefined_and_unknown_metrics():
     for metric in ("ap", "auroc"):
         with pytest.raises(ValueError, match=f"{metric} is undefined"):
             metric_value(metric, torch.zeros(3, 1), torch.ones(3, 1))
-    with pytest.raises(ValueError, match="mae is undefined: no target is known in this split; use fewer folds"):
+    with pytest.raises(ValueError, match="mae is undefined: no target is known in this split; use other splits"):
         metric_value("mae", torch.zeros(3, 1), torch.full((3, 1), torch.nan))
     with pytest.raises(ValueError, match="unknown metric 'f1'; expected accuracy, mae, ap or auroc"):
         metric_value("f1", torch.zeros(3, 1), torch.ones(3, 1))

@@ -1,5 +1,7 @@
 """Data sets of a study file: what the plan says about splits and identity of each source."""
 
+import json
+
 import pytest
 
 from ssma.errors import StudyError
@@ -15,6 +17,9 @@ OFFICIAL = {
     "struct": {"source": "lrgb", "name": "Peptides-struct", "loss": "mse"},
     "hiv": {"source": "ogbg", "name": "ogbg-molhiv"},
 }
+
+
+SYNTHETIC = {"source": "synthetic", "task": "product_classification", "num_graphs": 30}
 
 
 def plan_of(datasets, **changed):
@@ -84,6 +89,60 @@ def test_ones_own_data_are_known_by_their_content_not_by_their_place(tmp_path):
     (tmp_path / "there" / "graphs.pt").write_bytes(b"2")
     second = ids()
     assert [a == b for a, b in zip(first, second, strict=True)] == [True, False, True, False]
+
+
+def test_ones_own_splits_are_known_by_their_content_not_by_their_place(tmp_path):
+    splits = [{"train": [0, 1], "validation": [2], "test": [3]}, {"train": [0, 2], "validation": [1], "test": [3]}]
+    for name in ("here", "there"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(splits))
+
+    def entry(name, **changed):
+        data = SYNTHETIC | {"splits": {"file": str(tmp_path / f"{name}.json")} | changed}
+        return plan_of({"d": data, "folds": SYNTHETIC})["datasets"]["d"]
+
+    here = entry("here")
+    content = file_fingerprint(tmp_path / "here.json")
+    assert here["splits"] == {"scheme": "file", "file": str(tmp_path / "here.json"), "content": content}
+    assert (here["use"], entry("here", use=1)["use"]) == (2, 1)
+    assert entry("there")["id"] == here["id"] == entry("here", use=1)["id"]
+    (tmp_path / "there.json").write_text(json.dumps(splits[:1]))
+    assert entry("there")["id"] != here["id"]
+    plan = plan_of(
+        {"d": SYNTHETIC | {"splits": {"file": str(tmp_path / "here.json")}}},
+        tune={"trials": 2, "splits": 1, "space": {"training.lr": [0.1, 0.01]}},
+    )
+    assert [(arm["splits"], arm["tune_splits"]) for arm in plan["arms"]] == [([0, 1], [0])]
+
+
+@pytest.mark.parametrize(
+    ("datasets", "changed", "message"),
+    [
+        ({"d": {"file": "FILE", "use": 2}}, {}, "datasets.d.splits.use: got 2, but there are 1 splits"),
+        ({"d": {"file": "FILE"}}, {"tune": {"trials": 2, "splits": 2, "space": {"training.lr": [0.1, 0.01]}}}, "tune.splits: got 2, but d has 1 splits"),
+        ({"d": {"file": "FILE", "folds": 5, "seed": 1}}, {}, "datasets.d.splits: folds, seed must be left out, since file names the splits"),
+        ({"d": {"file": "FILE.none"}}, {}, "datasets.d.splits.file: /.*none: cannot be read"),
+        ({"d": None}, {"splits": {"file": "FILE"}}, "splits.file: numbers the items of one data set; name it in datasets.NAME.splits"),
+    ],
+)  # fmt: skip
+def test_errors_of_ones_own_splits(tmp_path, datasets, changed, message):
+    path = tmp_path / "splits.json"
+    path.write_text('{"train": [0, 1], "validation": [2], "test": [3]}')
+
+    def named(splits):
+        return splits and splits | {
+            key: text.replace("FILE", str(path)) for key, text in splits.items() if key == "file"
+        }
+
+    with pytest.raises(StudyError, match=message):
+        plan_of(
+            {label: SYNTHETIC | {"splits": named(splits)} for label, splits in datasets.items()},
+            **{key: named(value) for key, value in changed.items()},
+        )
+
+
+def test_an_official_split_is_not_replaced_by_a_file(tmp_path):
+    with pytest.raises(StudyError, match="datasets.z.splits: must be left out, the data set has an official split"):
+        plan_of({"z": {"source": "zinc", "splits": {"file": str(tmp_path / "none.json")}}})
 
 
 def test_ones_own_class_is_known_by_its_code_and_arguments(tmp_path, monkeypatch):
