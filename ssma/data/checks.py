@@ -261,8 +261,8 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
     average over the other labels.
 
     Raises:
-        StudyError: If there is only one class or value, or if a validation part has no value of the metric at all, so
-            that no epoch could be chosen there.
+        StudyError: If there is only one class or value; if a validation or test part has no value of the metric at all,
+            so that no epoch could be chosen there, or no fit be told of; or if a training part teaches nothing.
     """
     if loaded.task == "multiclass":
         if loaded.num_outputs < 2:
@@ -275,18 +275,21 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
             "targets: all are the same number as float32, so that there is nothing to learn; mend the data set, or "
             f"{_remedy(loaded.graphs.y.nan_to_num())} if their difference is small"
         )
-    fewer = []
-    for number, split in enumerate(splits):
-        for part in PARTS[1:]:
-            usable = _usable_targets(loaded, split[part])
-            if part == "validation" and not usable:
-                what = "label has both classes" if loaded.task == "multilabel" else "target is known"
-                raise StudyError(
-                    f"splits: {loaded.metric} is undefined on the validation part of split {number}, where no {what}; "
-                    f"set other splits.folds, splits.seed or splits.file ({OWN}), or mend the data set"
-                )
-            if usable < loaded.num_outputs:
-                fewer.append(f"{usable} in the {part} part of split {number}")
+    usable = [{part: _usable_targets(loaded, split[part]) for part in PARTS} for split in splits]
+    undefined = f"{loaded.metric} is undefined on"
+    for part, told in (("validation", undefined), ("test", undefined), ("train", "there is nothing to learn from")):
+        for number in (number for number, counts in enumerate(usable) if not counts[part]):
+            what = "label has both classes" if loaded.task == "multilabel" else "target is known"
+            raise StudyError(
+                f"splits: {told} the {part} part of split {number}, where no {what}; set other splits.folds, "
+                f"splits.seed or splits.file ({OWN}), or mend the data set"
+            )
+    fewer = [
+        f"{counts[part]} in the {part} part of split {number}"
+        for number, counts in enumerate(usable)
+        for part in PARTS[1:]
+        if counts[part] < loaded.num_outputs
+    ]
     kind = "labels with both classes" if loaded.task == "multilabel" else "targets that are known"
     return [f"{loaded.metric} is taken over the {kind}: of {loaded.num_outputs}, {', '.join(fewer)}"] if fewer else []
 

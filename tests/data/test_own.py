@@ -2,6 +2,7 @@
 
 import errno
 import io
+import json
 import math
 import os
 import random
@@ -913,10 +914,10 @@ def test_a_class_that_cannot_be_had(tmp_path, dotted, arguments, message):
         load_pyg(pyg_spec(dotted, **arguments), tmp_path, None)
 
 
-def prepared(tmp_path, graphs, scheme="shuffle", **options):
-    """Returns the card of graphs that are prepared in the folder ``o``, with three folds."""
+def prepared(tmp_path, graphs, scheme="shuffle", splits=None, **options):
+    """Returns the card of graphs that are prepared in the folder ``o``, by default with three folds."""
     torch.save(graphs, tmp_path / "g.pt")
-    splits = {"scheme": scheme, "folds": 3, "seed": 0}
+    splits = splits or {"scheme": scheme, "folds": 3, "seed": 0}
     entry = {"id": "o-1", "label": "o", "spec": spec_of(tmp_path / "g.pt", **options), "splits": splits}
     return prepare(tmp_path / "o", entry, None)
 
@@ -1288,6 +1289,25 @@ def test_what_no_fit_could_be_judged_on_is_refused(tmp_path, y_of, options, mess
     with pytest.raises(StudyError, match=message):
         prepared(tmp_path, graphs, **options)
     assert not (tmp_path / "o/card.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [("train", "there is nothing to learn from"), ("validation", "{} is undefined on"), ("test", "{} is undefined on")],
+)
+def test_parts_of_a_file_s_splits_that_say_nothing_are_refused(tmp_path, wrong, told):
+    """Each fold is a validation part too, but not each part that a file names."""
+    parts = {"train": [0, 1, 2, 3], "validation": [4, 5, 6, 7], "test": [8, 9, 10, 11]}
+    (tmp_path / "s.json").write_text(json.dumps(parts))
+    file = {"scheme": "file", "file": str(tmp_path / "s.json"), "content": file_fingerprint(tmp_path / "s.json")}
+    for metric, task, useless, what in (
+        ("auroc", "multilabel", 1.0, "no label has both classes"),
+        ("mae", "regression", NAN, "no target is known"),
+    ):
+        graphs = [graph(n, torch.tensor([useless if n in parts[wrong] else n % 2.0])) for n in range(12)]
+        message = f"splits: {told.format(metric)} the {wrong} part of split 0, where {what}"
+        with pytest.raises(StudyError, match=message):
+            prepared(tmp_path, graphs, splits=file, task=task, metric=metric)
 
 
 def test_targets_that_are_never_trained_are_noted(tmp_path):
