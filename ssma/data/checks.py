@@ -129,13 +129,14 @@ def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     if loaded.level != "graph":
         return []
     graphs, notes = loaded.graphs, []
-    trained = torch.zeros(len(splits), graphs.num_graphs, dtype=torch.bool)
-    for split, part in zip(splits, trained, strict=True):
-        part[split["train"]] = True
+    trained, asked = torch.zeros(2, len(splits), graphs.num_graphs, dtype=torch.bool)
+    for number, split in enumerate(splits):
+        trained[number, split["train"]] = True
+        asked[number, split["validation"] + split["test"]] = True
     for name, value, ptr in (("x", graphs.x, graphs.node_ptr), ("edge_attr", graphs.edge_attr, graphs.edge_ptr)):
         if value is None:
             continue
-        counts = enumerate(_lacking_codes(value, owners(ptr), trained))
+        counts = enumerate(_lacking_codes(value, owners(ptr), trained, asked))
         found = [f"{codes} in {others} graphs of split {number}" for number, (codes, others) in counts if codes]
         what = "columns with values other than 0" if value.is_floating_point() else "codes"
         told = f"{name}: {what} in no training graph, so that nothing is learned of them"
@@ -302,24 +303,27 @@ def _usable_targets(loaded: Loaded, items: list[int]) -> int:
     return int(((y == 0).any(dim=0) & (y == 1).any(dim=0)).sum())
 
 
-def _lacking_codes(value: Tensor, owner: Tensor, trained: Tensor) -> list[tuple[int, int]]:
-    """Returns for each split how many codes no training graph has, and how many graphs have such codes.
+def _lacking_codes(value: Tensor, owner: Tensor, trained: Tensor, asked: Tensor) -> list[tuple[int, int]]:
+    """Returns for each split how many codes of validation and test graphs no training graph has, and how many of these
+    graphs have such codes.
 
     Args:
         value: Codes of nodes (or edges); a column of real numbers is one code, which is where it is not 0.
         owner: The graph of each node (or edge).
         trained: Whether a graph is in the training part, ``[splits, graphs]``.
+        asked: Whether it is in the validation or test part.
     """
     codes, graphs = [0] * len(trained), torch.zeros_like(trained)
     for column in value.unbind(dim=1):
         used = column != 0 if value.is_floating_point() else torch.ones_like(column, dtype=torch.bool)
         own = owner[used]
         kinds, code = (used if value.is_floating_point() else column)[used].unique(return_inverse=True)
-        for number, part in enumerate(trained):
+        for number in range(len(trained)):
             seen = torch.zeros(kinds.numel(), dtype=torch.bool)
-            seen[code[part[own]]] = True
-            codes[number] += int((~seen).sum())
-            graphs[number, own[~seen[code]]] = True
+            seen[code[trained[number, own]]] = True
+            lacking = ~seen[code] & asked[number, own]
+            codes[number] += code[lacking].unique().numel()
+            graphs[number, own[lacking]] = True
     return list(zip(codes, graphs.sum(dim=1).tolist(), strict=True))
 
 

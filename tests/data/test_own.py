@@ -1076,6 +1076,22 @@ def test_codes_that_are_never_trained_are_noted(tmp_path):
     assert not any(note.startswith("x:") for note in notes(lambda x: torch.zeros(3, 1)))
 
 
+def test_codes_of_graphs_that_are_in_no_part_are_not_noted(tmp_path):
+    (tmp_path / "s.json").write_text('{"train": [0, 1], "validation": [2, 3], "test": [4, 5]}')
+    file = {"scheme": "file", "file": str(tmp_path / "s.json"), "content": file_fingerprint(tmp_path / "s.json")}
+
+    def notes(strange):
+        x = [torch.full((3, 1), 7 if number in strange else number % 2) for number in range(8)]
+        made = [graph(number, number % 2, x=own) for number, own in enumerate(x)]
+        found = prepared(tmp_path, made, splits=file, task="multiclass")["notes"]
+        return [note for note in found if note.startswith("x:")]
+
+    assert notes((6, 7)) == []
+    assert notes((4, 6)) == [
+        "x: codes in no training graph, so that nothing is learned of them: 1 in 1 graphs of split 0"
+    ]
+
+
 SINGLE = "y: one value alone in column 2; loss and mae are means over all columns, which it makes smaller; leave it out"
 
 
