@@ -88,16 +88,19 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
 
 
 def _seen_elsewhere(splits: list[dict[str, Any]]) -> list[str]:
-    """Says how much of the test parts other splits train or validate on."""
-    shares = []
-    for split in splits:
-        others = [set(other["train"] + other["validation"]) for other in splits if other is not split]
-        seen = set(split["test"]).intersection(set().union(*others))
-        shares.append(100 * len(seen) / len(split["test"]))
-    if not any(shares):
-        return []
-    extent = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
-    return [f"splits: {extent}% of a test part are in the training or validation part of another split"]
+    """Says how much of the test parts other splits train or validate on, and how much they test too."""
+    places = {"training or validation": ("train", "validation"), "test": ("test",)}
+    notes = []
+    for words, parts in places.items():
+        shares = []
+        for split in splits:
+            others = [item for other in splits if other is not split for part in parts for item in other[part]]
+            shares.append(100 * len(set(split["test"]).intersection(others)) / len(split["test"]))
+        ends = ("under 1" if 0 < share < 0.5 else f"{share:.0f}" for share in (min(shares), max(shares)))
+        extent = " to ".join(dict.fromkeys(ends))
+        if any(shares):
+            notes.append(f"splits: {extent}% of a test part are in the {words} part of another split")
+    return notes
 
 
 def split_hash(split: dict[str, Any]) -> str:
