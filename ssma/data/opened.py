@@ -72,8 +72,9 @@ def _within(path: str, folder: str) -> bool:
 
 def unknown_files(read: set[Path], arguments: dict[str, Any]) -> list[str]:
     """Returns a note on the files that a class has read and is not known by, if there are any."""
-    others = sorted(read - argument_files(list(arguments.values())))
-    found = [str(path) for path in others if path.suffix not in (".py", ".pyc")]
+    here, others = Path.cwd(), sorted(read - argument_files(list(arguments.values())))
+    data = (path for path in others if path.suffix not in (".py", ".pyc"))
+    found = [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in data]
     names = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
     told = "the data are not made anew after a change there; name each in arguments, or keep it in raw below a root"
     return [f"files: the class read {names}, and {told}"] if found else []

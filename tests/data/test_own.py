@@ -872,12 +872,14 @@ def test_files_that_a_class_reads_and_is_not_known_by_are_noted(tmp_path, monkey
     assert notes() == []  # in raw, by whatever name
     Path("data/labels.csv").unlink()
     Path("data/labels.csv").write_text("1,0,1,0")
-    told = f"files: the class read {tmp_path}/data/labels.csv, and the data are not made anew after a change there"
+    told = "files: the class read data/labels.csv, and the data are not made anew after a change there"
     assert notes() == [f"{told}; name each in arguments, or keep it in raw below a root"]
     assert notes(table=str(tmp_path / "data/labels.csv")) == []
     for number in range(4):
         Path(f"data/more{number}.csv").write_text("1")
-    assert f"{tmp_path}/data/labels.csv, {tmp_path}/data/more0.csv, {tmp_path}/data/more1.csv and 2 more" in notes()[0]
+    assert "the class read data/labels.csv, data/more0.csv, data/more1.csv and 2 more, and" in notes()[0]
+    monkeypatch.chdir(tmp_path / "work")
+    assert f"the class read {tmp_path}/data/labels.csv, " in made_by("Beside", tmp_path, folder="../data").notes[0]
 
 
 def test_a_part_that_a_class_hands_on_is_noted(tmp_path):
