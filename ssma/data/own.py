@@ -130,8 +130,8 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         default = parameters[key].default if key in parameters.keys() - arguments.keys() else None
         if default not in (None, inspect.Parameter.empty):
             loaded.notes.append(
-                f"splits: the class gave the part {key}={default!r} of its data, its default, and folds split that "
-                f"part alone; name {key} in arguments if it is meant"
+                f"splits: the class gave the part {key}={default!r} of its data, its default, and that part alone is "
+                f"split; name {key} in arguments if it is meant"
             )
     return loaded
 

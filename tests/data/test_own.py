@@ -683,7 +683,7 @@ def test_hypergraphs_are_no_graphs():
 def test_a_part_that_a_class_gives_by_default_is_noted(tmp_path):
     loaded = made_by("in_parts", tmp_path)
     assert loaded.graphs.num_graphs == 4 and loaded.notes == [
-        "splits: the class gave the part split='train' of its data, its default, and folds split that part alone; "
+        "splits: the class gave the part split='train' of its data, its default, and that part alone is split; "
         "name split in arguments if it is meant"
     ]
     loaded = made_by("in_parts", tmp_path, split="all")
