@@ -55,7 +55,7 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
 
     Raises:
         StudyError: If the file is not what it was, names an item that there is not, or a part has only such as the data
-            set left out.
+            set left out, or two splits differ in such only.
     """
     path = Path(asked["file"]).absolute()
     try:
@@ -79,6 +79,11 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
             unused -= set(split[part])
             lost |= set(split[part]) - place.keys()
         splits.append(made | {"hash": split_hash(made)})
+        if (first := splits.index(splits[-1])) < number:
+            raise StudyError(
+                f"{path}: split {number} is split {first} again, but for graphs without nodes, which would count one "
+                "result twice; leave it out"
+            )
     notes = _seen_elsewhere(splits)
     if unused:
         notes.append(f"splits: in no part of any split of the file are {len(unused)} of {items} items")

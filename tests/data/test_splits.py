@@ -133,6 +133,7 @@ def test_a_file_counts_the_graphs_that_were_left_out(tmp_path):
         ({"train": [0], "validation": [3], "test": [2, 6]}, "split 0: test names item 6, but the data set has 6, numbered from 0 to 5; mend the file"),
         ({"train": [0], "validation": [1], "test": [2]}, "split 0: all items of validation are graphs without nodes; mend the file"),
         ({"train": [0], "validation": [0], "test": [2]}, "split 0: item 0 stands 2 times in it"),
+        ([{"train": [0], "validation": [2], "test": [3]}, {"train": [0], "validation": [1, 2], "test": [3, 4]}], "split 1 is split 0 again, but for graphs without nodes"),
     ],
 )  # fmt: skip
 def test_a_file_that_does_not_fit_the_data(tmp_path, named, message):
