@@ -1,6 +1,7 @@
 """K-fold splits, of which fold f tests, fold f + 1 validates and the rest trains, and those of a file."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -94,17 +95,18 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
 
 def _seen_elsewhere(splits: list[dict[str, Any]]) -> list[str]:
     """Says how much of the test parts other splits train or validate on, and how much they test too."""
-    places = {"training or validation": ("train", "validation"), "test": ("test",)}
+    times = Counter(item for split in splits for item in split["test"])
+    seen = {
+        "training or validation": set().union(*(split[part] for split in splits for part in ("train", "validation"))),
+        "test": {item for item, tested in times.items() if tested > 1},
+    }
     notes = []
-    for words, parts in places.items():
-        shares = []
-        for split in splits:
-            others = [item for other in splits if other is not split for part in parts for item in other[part]]
-            shares.append(100 * len(set(split["test"]).intersection(others)) / len(split["test"]))
+    for where, items in seen.items():
+        shares = [100 * len(items.intersection(split["test"])) / len(split["test"]) for split in splits]
         ends = ("under 1" if 0 < share < 0.5 else f"{share:.0f}" for share in (min(shares), max(shares)))
-        extent = " to ".join(dict.fromkeys(ends))
         if any(shares):
-            notes.append(f"splits: {extent}% of a test part are in the {words} part of another split")
+            extent = " to ".join(dict.fromkeys(ends))
+            notes.append(f"splits: {extent}% of a test part are in the {where} part of another split")
     return notes
 
 
