@@ -71,7 +71,7 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     made, notes = _splits(loaded, dataset["splits"])
     copies, copy_notes = find_copies(loaded, made["splits"])
     alike, alike_notes = find_alike(loaded, made["splits"])
-    notes += copy_notes + alike_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
+    notes += copy_notes + alike_notes + ([] if loaded.parts else edge_notes(loaded.graphs))
     for check in (missing_classes, untrained_codes, measurable_labels):
         notes += check(loaded, made["splits"])
     notes += minus_one(loaded) + uneven_features(loaded.graphs) + hard_targets(loaded)
