@@ -140,9 +140,10 @@ def minus_one(loaded: Loaded) -> list[str]:
     if len(labels) < 3 or labels != list(range(-1, len(labels) - 1)):
         return []
     count = int((loaded.graphs.y == loaded.label_mapping["-1"]).sum())
+    remedy = "name splits in a file that leave these nodes out" if loaded.level == "node" else "leave these graphs out"
     return [
         f"labels: -1 is a class, of {count} {loaded.level}s, beside 0 to {labels[-1]}; if it stands for a label that "
-        f"is not known, leave these {loaded.level}s out"
+        f"is not known, {remedy}"
     ]
 
 
