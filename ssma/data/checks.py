@@ -57,20 +57,22 @@ def find_alike(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, 
         f"{found['graphs']} graphs are alike to message passing as isomorphic ones are, targets aside; up to "
         f"{max(found['leaked'])} validation and test graphs of a split have one like them in its training part"
     )
-    return found, [note, *_contradictions(content, loaded)] if found["graphs"] else []
+    return found, [note, *_contradictions(content, loaded, splits)] if found["graphs"] else []
 
 
-def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
+def _contradictions(content: Sequence[Any], loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     """Returns a note if graphs of the same content have different classes or real targets: on the best that one answer
-    for each content reaches, the class that most have, or the median, or by rmse the mean.
+    for each content reaches, the class that most have, or the median, or by rmse the mean. Graphs in no part of any
+    split do not count.
     """
     if loaded.task == "multilabel":
         return []
+    held = sorted({item for split in splits for part in PARTS for item in split[part]})
     y, count, missed = loaded.graphs.y, 0, 0.0
     alike: dict[Any, list[int]] = {}
-    for number, (own, target) in enumerate(zip(content, y, strict=True)):
-        if not target.isnan().all():
-            alike.setdefault(own, []).append(number)
+    for number in held:
+        if not y[number].isnan().all():
+            alike.setdefault(content[number], []).append(number)
     for own in (y[numbers] for numbers in alike.values() if len(numbers) > 1):
         if loaded.task == "multiclass":
             wrong = len(own) - int(own.bincount().max())
@@ -83,9 +85,9 @@ def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
         most = _most_f1([y[numbers] for numbers in alike.values()], loaded.num_outputs)
         best = f"has an f1 above {most:.3g} over all"
     elif loaded.task == "multiclass":
-        best = f"gets more than {len(y) - missed:.0f} of {len(y)} right"
+        best = f"gets more than {len(held) - missed:.0f} of {len(held)} right"
     else:
-        error = missed / int((~y.isnan()).sum())
+        error = missed / int((~y[held].isnan()).sum())
         best = f"has an {loaded.metric} below {error**0.5 if loaded.metric == 'rmse' else error:.3g} over all"
     told = f"y: {count} graphs are like others with another target; no network that treats them alike {best}"
     return [told] if count else []

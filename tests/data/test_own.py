@@ -1078,6 +1078,21 @@ def test_codes_that_are_never_trained_are_noted(tmp_path):
     assert not any(note.startswith("x:") for note in notes(lambda x: torch.zeros(3, 1)))
 
 
+@pytest.mark.parametrize(
+    ("metric", "best"), [("accuracy", "gets more than 5 of 6 right"), ("f1", "has an f1 above 0.844 over all")]
+)
+def test_graphs_in_no_part_are_not_counted_among_what_alike_ones_leave_to_reach(tmp_path, metric, best):
+    (tmp_path / "s.json").write_text('{"train": [0, 1], "validation": [2, 3], "test": [4, 5]}')
+    file = {"scheme": "file", "file": str(tmp_path / "s.json"), "content": file_fingerprint(tmp_path / "s.json")}
+    labels, kinds = [0, 1, 0, 1, 0, 0, 2, 2], [0, 1, 2, 0, 3, 4, 1, 2]  # 0 and 3 are alike, as 6 is to 1, 7 to 2
+    made = [
+        graph(number, y, x=torch.full((3, 1), kind)) for number, (y, kind) in enumerate(zip(labels, kinds, strict=True))
+    ]
+    card = prepared(tmp_path, made, splits=file, task="multiclass", metric=metric)
+    told = f"y: 2 graphs are like others with another target; no network that treats them alike {best}"
+    assert [note for note in card["notes"] if note.startswith("y:")] == [told] and card["num_outputs"] == 2
+
+
 def test_codes_of_graphs_that_are_in_no_part_are_not_noted(tmp_path):
     (tmp_path / "s.json").write_text('{"train": [0, 1], "validation": [2, 3], "test": [4, 5]}')
     file = {"scheme": "file", "file": str(tmp_path / "s.json"), "content": file_fingerprint(tmp_path / "s.json")}
