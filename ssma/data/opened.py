@@ -47,7 +47,8 @@ class _Watch:
     def note(self, given: str, writes: bool) -> None:
         path = os.path.realpath(given)
         if writes and _within(os.path.abspath(given), self.folder) and not _within(path, self.real):
-            raise PermissionError(errno.EACCES, f"a link to {path}, which is only read; write a file of another name")
+            told = "write a file of another name, or complete the root if the class downloads what it lacks"
+            raise PermissionError(errno.EACCES, f"a link to {path}, which is only read; {told}")
         self.opened[path] = self.opened.get(path, False) or writes
 
 
