@@ -109,38 +109,28 @@ def test_a_number_beyond_float32_is_told_with_its_node():
         read([Data(x=torch.ones(6, 1), edge_index=RING, y=y)])
 
 
-def test_minus_one_as_a_class_of_nodes_is_noted_where_a_split_has_it(tmp_path):
-    data = graph([-1, 0, 1, -1, 0, 1])
-    notes = prepared(tmp_path, data, {"scheme": "shuffle", "folds": 3, "seed": 0}).card["notes"]
+def test_minus_one_as_a_class_of_nodes_is_noted(tmp_path):
+    found = prepared(tmp_path, graph([-1, 0, 1, -1, 0, 1]), {"scheme": "shuffle", "folds": 3, "seed": 0})
     assert (
-        "labels: -1 is a class, of 2 nodes, beside 0 to 1; if it stands for a label that is not known, name these "
-        "nodes in no part of a split file"
-    ) in notes
-    file = tmp_path / "splits.json"
-    for train, count in (([1, 0], 1), ([1], 0)):
-        file.write_text(json.dumps({"train": train, "validation": [2], "test": [4]}))
-        splits = {"scheme": "file", "file": str(file), "content": file_fingerprint(file)}
-        notes = prepared(tmp_path, data, splits).card["notes"]
-        assert sum(f"labels: -1 is a class, of {count} nodes" in note for note in notes) == count
+        "labels: -1 is a class, of 2 nodes, beside 0 to 1; if it stands for a label that is not known, name splits in "
+        "a file that leave these nodes out"
+    ) in found.card["notes"]
 
 
-@pytest.mark.parametrize(
-    ("part", "y", "options", "message"),
-    [
-        ("train", [NAN, 0.5, 1.5, 2.5, 3.5, 4.5], {"metric": "rmse"}, "rmse is undefined on the train part of split 1, where no target is known; set"),
-        ("test", [NAN, 0.5, 1.5, 2.5, 3.5, 4.5], {}, "mae is undefined on the test part of split 1, where no target is known; set"),
-        ("test", [1, 0, 1, 0, 1, 0], {"task": "multilabel"}, "ap is undefined on the test part of split 1, where no label has both classes; set"),
-        ("train", [1, 0, 1, 0, 1, 0], {"task": "multilabel", "metric": "auroc"}, "auroc is undefined on the train part of split 1, where no"),
-    ],
-)  # fmt: skip
-def test_a_split_of_a_file_without_a_metric_is_refused(tmp_path, part, y, options, message):
-    fine = {"train": [0, 1], "validation": [2, 3], "test": [4, 5]}
-    wrong = dict(zip((part, *(fine.keys() - {part})), ([0], [1, 2], [3, 4]), strict=True))
+def test_a_class_of_nodes_in_no_part_is_none(tmp_path):
+    """As files of partly labelled graphs have it: it was an output beside the others, in parameters and card."""
     file = tmp_path / "splits.json"
-    file.write_text(json.dumps([fine, wrong]))
+    file.write_text('{"train": [1, 2], "validation": [4], "test": [5]}')
     splits = {"scheme": "file", "file": str(file), "content": file_fingerprint(file)}
-    with pytest.raises(StudyError, match=re.escape(f"splits: {message}")):
-        prepared(tmp_path, graph(y), splits, **options)
+    found = prepared(tmp_path, graph([-1, 0, 7, -1, 7, 0]), splits)
+    assert (found.card["num_outputs"], found.card["label_mapping"]) == (2, {"0": 0, "7": 1})
+    assert found.card["labels"] == {"counts": [2, 2]}
+    assert found.graphs.y[[1, 2, 4, 5]].tolist() == [0, 1, 1, 0] and found.graphs.y[[0, 3]].tolist() == [2, 2]
+    assert [note for note in found.card["notes"] if note.startswith("labels")] == [
+        "labels: no class is -1, of 2 nodes in no part of any split"
+    ]
+    (batch,) = Batches(found.graphs, found.splits[0]["test"], 1, "node").epoch()
+    assert batch.y.tolist() == [0]
 
 
 def test_of_many_splits_a_note_names_the_first(tmp_path):
