@@ -7,7 +7,7 @@ from torch.nn.functional import linear
 from torch_geometric.utils import degree, scatter
 
 from ssma.aggr.grouped import GroupedAggregation, prepared
-from ssma.aggr.opaque import recorded
+from ssma.aggr.opaque import recorded, transformed
 from ssma.aggr.selection import position_in_group
 
 SHORT = 16
@@ -60,7 +60,8 @@ class RecurrentAggregation(GroupedAggregation):
             sequences: Number of sequences.
         """
         weights, state = self._weights(packed.dtype), packed.new_zeros(sequences, self.in_channels)
-        if recorded() or packed.device.type != "cpu" or batch_sizes.numel() <= SHORT:
+        by_torch = recorded() or packed.device.type != "cpu" or batch_sizes.numel() <= SHORT
+        if by_torch and not transformed():  # transforms know no networks of torch
             return self._run(packed, batch_sizes, state.unsqueeze(0), weights)[0]
         of_input, of_state, input_bias, state_bias = weights
         states, ended = (state,) * self.states, []
