@@ -288,6 +288,12 @@ def test_all_errors_at_once_with_their_path():
         ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'ap', 'auroc' or 'mae', got 'loss'"),
         ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: expected a finite number, got nan"),
+        *(
+            ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": value}}}, f"aggregators.mine.p: expected a whole number nearer to 0 than 2^53, or one in quotes, got {told}\n")
+            for value, told in ((2**53, 2**53), ([1, -(2**70)], -(2**70)))
+        ),
+        ({"title": "\x1b[31mred"}, "title: holds '\\x1b', which no page or figure can show; leave it out, got '\\x1b[31mred'\n"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": {"\0": 1}}}}, "aggregators.mine.p.\\x00: holds '\\x00', which no page or figure can show"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "ablations": {"a": {"axes": {"mine": [1]}}}}, "ablations.a.axes.mine: unknown setting; "),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, "1", True]}}}, "tune.space.mine.p: 1 and true are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, True, False]}}}, "tune.space.mine.p: 0 and false are one value to Optuna"),
