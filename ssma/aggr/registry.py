@@ -3,7 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,12 +128,13 @@ def imported(path: str) -> Callable[..., Aggregation]:
 
 @contextmanager
 def _own_defaults() -> Iterator[None]:
-    """Keeps torch's defaults, which a user's module or class may change, for the network around it, and the GPU that a
-    job has taken."""
+    """Keeps torch's defaults, which a user's module or class may change, for the network around it, the GPU that a job
+    has taken, and the working directory, from which it may name the files that it writes."""
     dtype, device, with_gradients = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
     gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None
     try:
-        yield
+        with chdir("."):
+            yield
     finally:
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(with_gradients)
