@@ -436,6 +436,19 @@ def test_derivatives_that_go_forward_and_several_inputs_at_once(name):
     torch.testing.assert_close(torch.vmap(of)(inputs), torch.stack([of(one) for one in inputs]))
 
 
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_trace_serves_other_graphs(name):
+    """Of `lstm` and `gru` it kept the number of nodes with messages, and without any it ended the process."""
+    layer = use_aggregation(SAGEConv((D, D), D), made(name)).double().eval()
+    first = messages(NODES, D), torch.stack([INDEX.flip(0), INDEX])
+    trace = torch.jit.trace(layer, first, check_trace=False)
+    generator = torch.Generator().manual_seed(0)
+    for nodes, count in ((NODES, INDEX.numel()), (4, 0), (1, 3), (20, 200), (300, 30)):
+        x, edge_index = messages(nodes, D), torch.randint(nodes, (2, count), generator=generator)
+        torch.testing.assert_close(trace(x, edge_index), layer(x, edge_index))
+
+
 @pytest.mark.parametrize("name", ["mul", "lstm", "gru", "ssma"])
 def test_second_derivatives_by_transforms(name):
     aggr, x, step = made(name), messages(INDEX.numel(), D), torch.zeros(INDEX.numel(), D, dtype=torch.float64)
