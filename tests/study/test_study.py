@@ -665,6 +665,34 @@ def test_a_class_of_an_editable_installation_is_found_where_its_finder_says(tmp_
     assert class_fingerprint("installed_so.sub.own.Mine") == class_fingerprint("own.Mine")
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from .own import Mine",
+        "from hands_on.own import Mine",
+        "from .own import Other, Mine as Mine",
+        "from .own import Inner as Mine",
+        "from .own import *",
+        "from . import own\nfrom .between import Mine",
+        "try:\n    from .fast import Mine\nexcept ImportError:\n    from .own import Mine",
+        "from .between import Mine  # which imports it from here\nfrom .own import Mine",
+    ],
+)
+def test_a_class_that_a_package_hands_on_is_known_by_the_file_that_defines_it(tmp_path, monkeypatch, line):
+    package = tmp_path / "hands_on"
+    package.mkdir()
+    (package / "between.py").write_text("from . import Mine\n" if "here" in line else "from .own import Mine\n")
+    (package / "own.py").write_text("class Mine:\n    p = 1\nclass Inner(Mine): pass\nclass Other: pass\n")
+    (package / "__init__.py").write_text(f"{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = class_fingerprint("hands_on.Mine")
+    assert before == class_fingerprint("hands_on.own.Mine")
+    (package / "__init__.py").write_text(f"{line}\nfrom .own import Other as More\n")
+    assert class_fingerprint("hands_on.Mine") == before
+    (package / "own.py").write_text("class Mine:\n    p = 2\nclass Inner(Mine): pass\nclass Other: pass\n")
+    assert class_fingerprint("hands_on.Mine") != before
+
+
 def test_a_class_in_a_zip_archive_is_refused_in_one_sentence(tmp_path, monkeypatch):
     with ZipFile(tmp_path / "all.zip", "w") as archive:
         archive.writestr("zipped_so.py", "class Mine: pass\n")
