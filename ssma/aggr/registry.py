@@ -105,8 +105,17 @@ def make_aggregation(
     if path is not None:
         kind = imported(path)
         takes = (*BY_WIDTH, "degrees") if "degrees" in inspect.signature(kind).parameters else BY_WIDTH
-        with _own_defaults():
-            aggr = kind(**{key: given[key] for key in takes}, **options)
+        arguments = {key: given[key] for key in takes} | options
+        try:
+            with _own_defaults():
+                aggr = kind(**arguments)
+        except TypeError as error:
+            if "argument" not in str(error):
+                raise
+            raise TypeError(
+                f"{error} ({path} is made with {', '.join(arguments)}; around one that takes others, as most of PyG's "
+                f"do, write a class that takes these)"
+            ) from error
         if not isinstance(aggr, Aggregation):
             raise TypeError(f"{path} made a {type(aggr).__name__} but expected a torch_geometric.nn.aggr.Aggregation")
         _check_known(aggr)

@@ -191,6 +191,13 @@ def test_a_class_of_the_user_may_change_the_directory_and_the_job_stays_in_its_o
     assert Path.cwd() == before
 
 
+def test_a_class_that_takes_other_arguments_is_told_what_it_is_given():
+    told = "SoftmaxAggregation.__init__() got an unexpected keyword argument 'in_channels' (torch_geometric.nn.aggr."
+    told += "SoftmaxAggregation is made with in_channels, heads, t; around one that takes others, as most of PyG's do, "
+    with pytest.raises(TypeError, match=re.escape(told + "write a class that takes these)")):
+        make_aggregation("mine", 4, 1, "torch_geometric.nn.aggr.SoftmaxAggregation", t=2.0)
+
+
 class Mixed(MLPAggregation):
     """A user's class that wants messages sorted by target, and mixes the first two of a node in their order."""
 
