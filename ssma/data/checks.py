@@ -22,6 +22,12 @@ SIZES = (0.005, 500.0)
 """Between them are the sizes of targets and features that the rates of a study fit: networks start with weights and
 outputs near 1, and AdamW changes a weight by about the rate in a step, however large what it learns is."""
 MOST_APART = 100.0  # sizes of columns that are learned together
+KINDS = {
+    "multilabel": "labels with both classes",
+    "regression": "targets that are known",
+    "multiclass": "classes that a part has, and those that are predicted there",
+}
+"""Task -> what a metric is a mean over."""
 
 
 def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, Any], list[str]]:
@@ -56,7 +62,7 @@ def find_alike(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, 
 
 def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
     """Returns a note if graphs of the same content have different classes or real targets: on the best that one answer
-    for each content reaches, the class that most have, or the median.
+    for each content reaches, the class that most have, or the median, or by rmse the mean.
     """
     if loaded.task == "multilabel":
         return []
@@ -68,15 +74,33 @@ def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
     for own in (y[numbers] for numbers in alike.values() if len(numbers) > 1):
         if loaded.task == "multiclass":
             wrong = len(own) - int(own.bincount().max())
+        elif loaded.metric == "rmse":
+            wrong = float((own.double() - own.double().nanmean(dim=0)).square().nansum())
         else:
             wrong = float((own - own.nanmedian(dim=0).values).abs().double().nansum())
         count, missed = count + len(own) * (wrong > 0), missed + wrong
-    if loaded.task == "multiclass":
+    if loaded.metric == "f1":
+        most = _most_f1([y[numbers] for numbers in alike.values()], loaded.num_outputs)
+        best = f"has an f1 above {most:.3g} over all"
+    elif loaded.task == "multiclass":
         best = f"gets more than {len(y) - missed:.0f} of {len(y)} right"
     else:
-        best = f"has an mae below {missed / int((~y.isnan()).sum()):.3g} over all"
+        error = missed / int((~y.isnan()).sum())
+        best = f"has an {loaded.metric} below {error**0.5 if loaded.metric == 'rmse' else error:.3g} over all"
     told = f"y: {count} graphs are like others with another target; no network that treats them alike {best}"
     return [told] if count else []
+
+
+def _most_f1(contents: Sequence[Tensor], classes: int) -> float:
+    """Returns what no macro F1 of one answer for each content exceeds: the mean of the largest that each class could
+    have by itself. That is by the contents of which it has the largest shares, down to some share.
+    """
+    counts = torch.stack([own.bincount(minlength=classes) for own in contents]).double()
+    sizes, found = counts.sum(dim=1), []
+    for own in counts.unbind(dim=1):
+        order = (own / sizes).argsort(descending=True)
+        found.append(float((2 * own[order].cumsum(0) / (sizes[order].cumsum(0) + own.sum())).max()))
+    return sum(found) / classes
 
 
 def _repeated(content: Sequence[Any], splits: list[dict[str, Any]]) -> dict[str, Any]:
@@ -117,8 +141,8 @@ def minus_one(loaded: Loaded) -> list[str]:
         return []
     count = int((loaded.graphs.y == loaded.label_mapping["-1"]).sum())
     return [
-        f"labels: -1 is a class, of {count} graphs, beside 0 to {labels[-1]}; if it stands for a label that is not "
-        "known, leave these graphs out"
+        f"labels: -1 is a class, of {count} {loaded.level}s, beside 0 to {labels[-1]}; if it stands for a label that "
+        f"is not known, leave these {loaded.level}s out"
     ]
 
 
@@ -143,13 +167,16 @@ def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     return notes
 
 
-def lost_digits(what: str, values: Tensor) -> list[str]:
+def lost_digits(what: str, values: Tensor, columns: Sequence[int] | None = None) -> list[str]:
     """Returns a note if float32, which is computed with, takes more than one in a hundred different values of a column
     of ``values`` [rows, columns] for another one; so it is with times in seconds, or energies of the order of 1e6. What
-    is too small for it needs a smaller unit, in which the numbers are larger; to others that is of no help.
+    is too small for it needs a smaller unit, in which the numbers are larger; to others that is of no help. ``columns``
+    are their numbers, from 0 by default.
     """
     found: dict[str, list[str]] = {}
-    for number, column in enumerate(values.unbind(dim=1) if values.dtype == torch.float64 else ()):
+    if values.dtype != torch.float64:
+        return []
+    for number, column in zip(columns or range(values.size(1)), values.unbind(dim=1), strict=True):
         different = column[~column.isnan()].unique()
         lost = different.numel() - different.float().unique().numel()
         if lost > different.numel() / 100:
@@ -171,8 +198,8 @@ def hard_targets(loaded: Loaded) -> list[str]:
     one on those whose standard deviation is not within ``SIZES``.
     """
     found, single, spreads = [], [], {}
-    for number, column in enumerate(loaded.graphs.y.unbind(dim=1) if loaded.task == "regression" else ()):
-        known = column[~column.isnan()].double()
+    for place, column in enumerate(loaded.graphs.y.unbind(dim=1) if loaded.task == "regression" else ()):
+        number, known = loaded.column(place), column[~column.isnan()].double()
         if known.unique().numel() > 1:
             spreads[number] = float(known.std())
             away = float(known.mean().abs()) / spreads[number]
@@ -258,7 +285,7 @@ def edge_notes(graphs: Graphs) -> list[str]:
 
 def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     """Returns a note on the labels that have one class only in a validation or test part, where the metric is an
-    average over the other labels.
+    average over the other labels, or by f1 on the classes that such a part lacks.
 
     Raises:
         StudyError: If there is only one class or value, or if a validation part has no value of the metric at all, so
@@ -267,7 +294,8 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
     if loaded.task == "multiclass":
         if loaded.num_outputs < 2:
             raise StudyError("labels: every item is of one class, so that there is nothing to learn; mend the data set")
-        return []
+        if loaded.metric != "f1":
+            return []
     if loaded.task == "regression" and all(
         column[~column.isnan()].unique().numel() == 1 for column in loaded.graphs.y.t()
     ):
@@ -283,17 +311,19 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
                 what = "label has both classes" if loaded.task == "multilabel" else "target is known"
                 raise StudyError(
                     f"splits: {loaded.metric} is undefined on the validation part of split {number}, where no {what}; "
-                    f"set other splits.folds or splits.seed ({OWN}), or mend the data set"
+                    f"set other splits.folds, splits.seed or splits.file ({OWN}), or mend the data set"
                 )
             if usable < loaded.num_outputs:
                 fewer.append(f"{usable} in the {part} part of split {number}")
-    kind = "labels with both classes" if loaded.task == "multilabel" else "targets that are known"
-    return [f"{loaded.metric} is taken over the {kind}: of {loaded.num_outputs}, {', '.join(fewer)}"] if fewer else []
+    told = f"{loaded.metric} is taken over the {KINDS[loaded.task]}: of {loaded.num_outputs}, {', '.join(fewer)}"
+    return [told] if fewer else []
 
 
 def _usable_targets(loaded: Loaded, items: list[int]) -> int:
-    """Returns the number of targets that have a value of the metric on some items."""
+    """Returns the number of targets that have a value of the metric on some items, or of classes that these have."""
     y = loaded.graphs.y[items]
+    if loaded.task == "multiclass":
+        return y.unique().numel()
     if loaded.task == "regression":
         return int((~y.isnan()).any(dim=0).sum())
     return int(((y == 0).any(dim=0) & (y == 1).any(dim=0)).sum())

@@ -23,7 +23,8 @@ class Graphs:
 
     Shapes: ``x`` [num_nodes, F] float32, or [num_nodes, C] int64 when the columns are categorical codes;
     ``edge_index`` [2, E] int64 with node numbers local to their graph; ``edge_attr`` [E, D] float32 or int64, or None;
-    ``y`` int64 [G] or [num_nodes] for classes, float32 [G, T] for real targets and multiple labels (NaN: missing);
+    ``y`` int64 [G] or [num_nodes] for classes, float32 [G, T] or [num_nodes, T] for real targets and multiple labels
+    (NaN: missing);
     ``part`` int64 [num_nodes], the part of each node of one graph that is cut into parts, or None. ``numbers`` are
     those of the graphs in messages, from 0 by default.
 
@@ -50,18 +51,20 @@ class Graphs:
         _check_features("x", self.x, nodes, self.node_ptr, numbers)
         if self.edge_attr is not None:
             _check_features("edge_attr", self.edge_attr, edges, self.edge_ptr, numbers)
-        classes = self.y.dtype == torch.int64 and self.y.dim() == 1 and self.y.size(0) in (graphs, nodes)
-        targets = self.y.dtype == torch.float32 and self.y.dim() == 2 and self.y.size(0) == graphs
+        of_items = self.y.dim() > 0 and self.y.size(0) in (graphs, nodes)
+        classes = self.y.dtype == torch.int64 and self.y.dim() == 1 and of_items
+        targets = self.y.dtype == torch.float32 and self.y.dim() == 2 and of_items
         _require(
             classes or targets,
-            f"y is {self.y.dtype} of shape {list(self.y.shape)}, expected int64 [{graphs}] or "
-            f"[{nodes}] (classes) or float32 [{graphs}, T] (real targets, multiple labels)",
+            f"y is {self.y.dtype} of shape {list(self.y.shape)}, expected int64 [{graphs}] or [{nodes}] (classes) or "
+            f"float32 [{graphs}, T] or [{nodes}, T] (real targets, multiple labels)",
         )
         _require(not classes or int(self.y.min()) >= 0, "a class number in y is negative")
         infinite = self.y.isinf().any(dim=-1).nonzero().flatten().tolist() if targets else []
         if infinite:
+            item = f"graph {numbers[infinite[0]]}" if self.y.size(0) == graphs else f"node {infinite[0]}"
             raise StudyError(
-                f"graph {numbers[infinite[0]]}: y holds {self.y[infinite[0]].tolist()}; allowed are numbers that are "
+                f"{item}: y holds {self.y[infinite[0]].tolist()}; allowed are numbers that are "
                 "finite as float32, and NaN where they are missing; mend the data set"
             )
         unknown = self.y.isnan().all(dim=0).nonzero().flatten().tolist() if targets else []
@@ -177,7 +180,7 @@ class Graphs:
                 raise StudyError(f"graph {number}: it has edge_attr but no edge; mend the data set's edges")
         x = _stack("x", [(number, data.x) for number, data in kept], sizes, _matrix)
         edge_attr = _stack("edge_attr", attributes, counts, _matrix) if attributed else None
-        labels, target = (sizes, _classes) if level == "node" else ([1] * len(kept), _target)
+        labels, target = (sizes, _targets_of_nodes) if level == "node" else ([1] * len(kept), _target)
         y = _stack("y", [(number, data.y) for number, data in kept], labels, target)
         ptrs = [pointer(torch.tensor(lengths)) for lengths in (sizes, counts)]
         numbers = [number for number, _ in kept]
@@ -263,6 +266,10 @@ def _matrix(value: Tensor) -> Tensor:
 
 def _target(value: Tensor) -> Tensor:
     return value.to(torch.float32).reshape(1, -1) if value.is_floating_point() else _classes(value)
+
+
+def _targets_of_nodes(value: Tensor) -> Tensor:
+    return value.to(torch.float32) if value.is_floating_point() and value.dim() == 2 else _classes(value)
 
 
 def _classes(value: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from numbers import Integral
 from pathlib import Path
@@ -23,6 +24,7 @@ from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
 from ssma.data.raw import allow_graphs, check_sums, link, listed_by_name, unattended, whole
+from ssma.data.targets import METRICS, measured_by, picked, read_targets, read_targets_of_nodes
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.classes import as_declared, parameters_of
@@ -33,13 +35,19 @@ EDGES_ELSEWHERE = ("adj_t", "adj")
 ONE_PART = ("split", "train")  # arguments by which PyG's classes are asked for one part of their data
 RAW, PROCESSED = "raw", "processed"  # folders of PyG's data sets: what they read, what they make (or processed_...)
 NETWORK = ("aiohttp", "http", "requests", "urllib", "urllib3")  # whose errors are those of a download
-METRICS = {"multiclass": ("accuracy",), "regression": ("mae",), "multilabel": ("ap", "auroc")}
+TASKS = {task: f"task: {task}" for task in METRICS}
+OF_FILES = {
+    "multiclass": "classes, of NAME_graph_labels.txt without NAME_graph_attributes.txt",
+    "regression": "numbers, of NAME_graph_attributes.txt",
+}
+"""Task -> what makes it the task of a folder."""
 
 
 def load_folder(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     """Reads a folder of ``<NAME>_A.txt``, ``<NAME>_graph_indicator.txt``, ``<NAME>_graph_labels.txt`` and so on.
 
-    ``spec``: ``path`` and what ``ssma.data.tu.read_set`` takes. A mirror has no part in it.
+    ``spec``: ``path``, what ``ssma.data.tu.read_set`` takes, and perhaps ``target``, ``metric`` and ``loss``, as those
+    of ``check_graphs``. A mirror has no part in it.
 
     Raises:
         StudyError: If there is not exactly one set in the folder, or with what is wrong in its files.
@@ -53,7 +61,17 @@ def load_folder(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded
         )
     name = found[0].name.removesuffix("_A.txt")
     link(work / name / "raw", path)
-    return read_set(name, work, spec)
+    loaded = read_set(name, work, spec)
+    metric, loss, notes = measured_by(loaded.task, spec, OF_FILES)
+    loaded = replace(loaded, metric=metric, loss=loss, notes=loaded.notes + notes)
+    columns = spec.get("target")
+    if not columns:
+        return loaded
+    if loaded.task != "regression":
+        raise StudyError(f"target: got {', '.join(map(str, columns))}, but each graph has one class; leave target out")
+    told = picked(columns, loaded.num_outputs, f"{name}_graph_attributes.txt")
+    graphs = replace(loaded.graphs, y=loaded.graphs.y[:, columns])
+    return replace(loaded, graphs=graphs, num_outputs=len(columns), columns=columns, notes=[*loaded.notes, told])
 
 
 def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
@@ -192,11 +210,13 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
 
     Args:
         data_list: The graphs: ``x`` [n, F], ``edge_index`` [2, E], perhaps ``edge_attr`` [E, D], and ``y`` with as many
-            values in every graph. Whole numbers in ``x`` and ``edge_attr`` are codes, others are features.
+            values in every graph. Whole numbers in ``x`` and ``edge_attr`` are codes, others are features. With
+            ``level`` ``node`` in ``spec``, one graph with a row or number of ``y`` for each node.
         spec: ``features``: ``own``, that is ``x``, or features that ``made_features`` makes. ``task``: ``multiclass``
             (labels of any numbers are mapped to 0..C-1), ``regression``, ``multilabel`` (0 and 1 or -1 and 1; NaN is
             missing), or None: one integer is a class, unless most are rare, and real numbers that are not all whole are
-            targets. ``metric`` and ``loss``, or None for those of the task.
+            targets. ``metric`` and ``loss``, or None for those of the task. Perhaps ``target``: the columns of ``y``
+            that are learned, from 0; the others are as if they were not there.
         raw_files: Hashes of the files that were read.
 
     Raises:
@@ -208,29 +228,32 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     if not kept:
         raise StudyError("no graph has a node")
     x, words = _features([data_list[number] for number in kept], kept, spec["features"])
-    task, y, mapping = _targets([data_list[number] for number in kept], kept, spec["task"])
-    metric, loss = spec["metric"] or METRICS[task][0], spec["loss"]
-    if metric not in METRICS[task]:
-        other = next(other for other, metrics in METRICS.items() if metric in metrics)
-        raise StudyError(
-            f"got metric {metric} for a {task} task; its metrics are {', '.join(METRICS[task])}, "
-            f"{metric} is for task: {other}"
-        )
-    if loss and task != "regression":
-        raise StudyError(f"got loss {loss} for a {task} task; loss is for task: regression")
-    rows = iter(zip(x, y, strict=True))
+    level, columns = spec.get("level", "graph"), spec.get("target")
+    if level == "node":
+        if len(data_list) != 1:
+            raise StudyError(
+                f"level: got node and {len(data_list)} graphs, but targets of nodes are those of one graph"
+            )
+        targets = read_targets_of_nodes(data_list[0], spec["task"], columns)
+    else:
+        targets = read_targets([data_list[number] for number in kept], kept, spec["task"], columns)
+    task, y, mapping = targets.task, targets.y, targets.mapping
+    metric, loss, told = measured_by(task, spec, TASKS)
+    rows = iter(zip(x, [y] if level == "node" else y, strict=True))
     made = []
     for data in data_list:
         own_x, own_y = next(rows) if data.num_nodes else (None, None)
         made.append(Data(own_x, data.edge_index, data.edge_attr, own_y, num_nodes=data.num_nodes))
-    graphs, dropped = Graphs.from_data_list(made)
+    graphs, dropped = Graphs.from_data_list(made, level)
     outputs = len(mapping) if mapping else graphs.y.size(1)
-    notes = _lost("x", x) + _lost("edge_attr", [data_list[number].edge_attr for number in kept]) + lost_digits("y", y)
+    notes = _lost("x", x) + _lost("edge_attr", [data_list[number].edge_attr for number in kept])
+    notes += lost_digits("y", y, targets.columns) + targets.notes + told
     if unread := sorted({key for data in data_list for key in data.to_dict()} - READ):
         notes.append(f"not used of the graphs: {', '.join(unread)}")
     return Loaded(
-        graphs, "graph", task, metric, outputs, words, loss,
-        label_mapping=mapping, raw_files=raw_files, dropped_graphs=dropped, notes=notes,
+        graphs, level, task, metric, outputs, words, loss,
+        label_mapping=mapping, columns=targets.columns, raw_files=raw_files, dropped_graphs=dropped,
+        kept=kept if level == "graph" else None, notes=notes,
     )  # fmt: skip
 
 
@@ -329,66 +352,3 @@ def _lost(name: str, values: Sequence[Any]) -> list[str]:
     tensors = [torch.as_tensor(own) for own in values if own is not None]
     doubles = [own.reshape(len(own), -1) for own in tensors if own.dtype == torch.float64 and own.numel()]
     return lost_digits(name, torch.cat([own.detach().cpu() for own in doubles])) if doubles else []
-
-
-def _targets(data_list: list[Data], numbers: list[int], task: str | None) -> tuple[str, Tensor, dict[str, int] | None]:
-    """Returns the task, the targets of the graphs, and the mapping of class labels."""
-    y: list[Tensor] = []
-    for number, data in zip(numbers, data_list, strict=True):
-        if data.y is None or not torch.as_tensor(data.y).numel():
-            raise StudyError(f"graph {number}: it has no y; every graph needs its target")
-        y.append(torch.as_tensor(data.y).reshape(-1))
-        if y[-1].numel() != y[0].numel():
-            raise StudyError(
-                f"graph {number}: y has {y[-1].numel()} values, but {y[0].numel()} in the first graph; targets belong "
-                "to graphs, as many to each"
-            )
-    values = torch.stack([row.double() for row in y])
-    shapes = [torch.as_tensor(data.y).shape for data in data_list]
-    sizes = [data.num_nodes for data in data_list]
-    told = "but only graphs have targets in data of your own (node tasks: source ogbn); if they are a graph's,"
-    in_rows = all(shape and shape[0] == n < shape.numel() for shape, n in zip(shapes, sizes, strict=True))
-    if in_rows and max(sizes) > 1:
-        raise StudyError(f"y has a row for each node, {told} make y [1, {values.size(1)}]")
-    of_nodes = all(shape.numel() == n for shape, n in zip(shapes, sizes, strict=True))
-    in_a_row = y[0].is_floating_point() and any(shape[:1] == (1,) for shape in shapes)
-    if of_nodes and values.size(1) > 1 and not in_a_row and task in (None, "multiclass"):
-        raise StudyError(f"y has a value for each node, {told} set task to multilabel or regression")
-    task = task or _guess(values, all(not row.is_floating_point() for row in y))
-    bad = values.isinf()
-    if task != "regression":
-        bad |= ~values.isnan() & (values != values.round())
-    if task == "multiclass":
-        if values.size(1) != 1:
-            raise StudyError(
-                f"y has {values.size(1)} values a graph, a class is one, its number; make it that (of one-hot values "
-                f"y.argmax()), or set task to multilabel or regression"
-            )
-        bad |= values.isnan()
-    _refuse(bad, values, numbers, f"not a target of a {task} task")
-    if task == "regression":
-        return task, values, None
-    if task == "multiclass":
-        labels = [int(row.item()) for row in y]  # of the tensors themselves: a double has no labels beyond 2**53 apart
-        mapping = {str(label): place for place, label in enumerate(sorted(set(labels)))}
-        return task, torch.tensor([mapping[str(label)] for label in labels]), mapping
-    if sorted(set(values[~values.isnan()].tolist())) == [-1, 1]:
-        values = values.clamp(min=0)
-    unknown = ~values.isnan() & (values != 0) & (values != 1)
-    _refuse(unknown, values, numbers, "not 0 or 1 as labels are (or -1 and 1 throughout; NaN is missing)")
-    return task, values, None
-
-
-def _guess(values: Tensor, whole: bool) -> str:
-    if whole and values.size(1) == 1 and 3 * values.unique().numel() <= max(len(values), 30):  # others may be counts
-        return "multiclass"
-    labels = values == values.round() if values.size(1) == 1 else (values == 0) | (values == 1)
-    if whole or bool((labels | values.isnan()).all()):
-        raise StudyError("y could be labels or numbers; set task to multiclass, multilabel or regression")
-    return "regression"
-
-
-def _refuse(bad: Tensor, values: Tensor, numbers: list[int], why: str) -> None:
-    if bool(bad.any()):
-        row = int(bad.any(dim=1).nonzero()[0])
-        raise StudyError(f"graph {numbers[row]}: y is {values[row].tolist()}, {why}; mend the data set, or its task")

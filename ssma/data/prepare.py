@@ -21,7 +21,7 @@ from ssma.data.checks import (
 )
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import LOSS, Loaded
-from ssma.data.splits import make_splits, split_hash
+from ssma.data.splits import file_splits, make_splits, split_hash
 from ssma.errors import StudyError
 from ssma.study.classes import check_set
 from ssma.study.records import read_record, write_record
@@ -57,7 +57,7 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     Args:
         folder: The data set's own folder; raw and intermediate files go to ``raw-work`` inside it.
         dataset: The plan's entry: ``{"id", "label", "spec", "splits"}``; ``splits`` is ``{"scheme": "official"}`` for a
-            data set that has an official split.
+            data set that has an official split, and ``{"scheme": "file", "file", "content"}`` for those of a file.
         mirror: A folder with raw files that stands in for the network, or None.
 
     Raises:
@@ -71,7 +71,7 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
     made, notes = _splits(loaded, dataset["splits"])
     copies, copy_notes = find_copies(loaded, made["splits"])
     alike, alike_notes = find_alike(loaded, made["splits"])
-    notes += copy_notes + alike_notes + (edge_notes(loaded.graphs) if loaded.level == "graph" else [])
+    notes += copy_notes + alike_notes + ([] if loaded.parts else edge_notes(loaded.graphs))
     for check in (missing_classes, untrained_codes, measurable_labels):
         notes += check(loaded, made["splits"])
     notes += minus_one(loaded) + uneven_features(loaded.graphs) + hard_targets(loaded)
@@ -115,12 +115,16 @@ def load(folder: Path) -> Prepared:
 
 
 def _splits(loaded: Loaded, asked: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Returns the splits with how they were made, and notes: the official one, or folds as asked for."""
+    """Returns the splits with how they were made, and notes: the official one, those of a file, or folds."""
     if (asked["scheme"] == "official") != (loaded.split is not None):
         has = "an" if loaded.split is not None else "no"
         raise StudyError(f"splits: got {asked['scheme']!r}, but the data set has {has} official split")
     if loaded.split is not None:
         return {"scheme": "official", "splits": [loaded.split | {"hash": split_hash(loaded.split)}]}, []
+    if asked["scheme"] == "file":
+        kept = loaded.kept or range(len(loaded.graphs.y))
+        splits, notes = file_splits(asked, kept, len(kept) + loaded.dropped_graphs)
+        return {"scheme": "file", "content": asked["content"], "splits": splits}, notes
     scheme, splits = make_splits(_strata(loaded), asked["folds"], asked["scheme"], asked["seed"], loaded.label)
     notes = [f"splits: {asked['scheme']} needs one class per item, so the items were shuffled"]
     made = {"scheme": scheme, "seed": asked["seed"], "folds": asked["folds"], "splits": splits}

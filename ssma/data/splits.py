@@ -1,15 +1,17 @@
-"""K-fold splits: fold f tests, fold f + 1 validates, the rest trains."""
+"""K-fold splits, of which fold f tests, fold f + 1 validates and the rest trains, and those of a file."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from ssma.errors import StudyError
-from ssma.study.ids import digest
+from ssma.study.ids import digest, file_fingerprint
 from ssma.study.records import PARTS
+from ssma.study.split_file import read_splits
 
 OWN = "those of a data set's own entry, if it has any, come before the study's"
 """Of the splits that an error says to change."""
@@ -41,6 +43,61 @@ def make_splits(
         raise StudyError(f"splits.scheme: got {scheme!r}, allowed are stratified and shuffle")
     parts = _shuffled_folds(items, folds, seed)
     return "shuffle", [_split(parts, fold) for fold in range(folds)]
+
+
+def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns the splits that a file names, as :func:`make_splits` does, and notes.
+
+    Args:
+        asked: ``file`` and ``content``, its SHA-256 when the plan was made.
+        numbers: The item, as the file counts them, that each item of the data set is.
+        items: How many the file counts: with those that the data set left out.
+
+    Raises:
+        StudyError: If the file is not what it was, names an item that there is not, or a part has only such as the data
+            set left out.
+    """
+    path = Path(asked["file"]).absolute()
+    try:
+        if file_fingerprint(path) != asked["content"]:
+            raise StudyError(f"{path}: changed after the plan was made; make the plan again")
+        named = read_splits(path)
+    except ValueError as error:
+        raise StudyError(str(error)) from error
+    place = {number: own for own, number in enumerate(numbers)}
+    splits, unused, lost = [], set(range(items)), set()
+    for number, split in enumerate(named):
+        made = {part: [place[item] for item in split[part] if item in place] for part in PARTS}
+        for part in PARTS:
+            if split[part][-1] >= items:
+                raise StudyError(
+                    f"{path}: split {number}: {part} names item {split[part][-1]}, but the data set has {items}, "
+                    f"numbered from 0 to {items - 1}; mend the file"
+                )
+            if not made[part]:
+                raise StudyError(f"{path}: split {number}: all items of {part} are graphs without nodes; mend the file")
+            unused -= set(split[part])
+            lost |= set(split[part]) - place.keys()
+        splits.append(made | {"hash": split_hash(made)})
+    notes = _seen_elsewhere(splits)
+    if unused:
+        notes.append(f"splits: in no part of any split of the file are {len(unused)} of {items} items")
+    if lost:
+        notes.append(f"splits: graphs without nodes, which were left out, are {len(lost)} of the items in the file")
+    return splits, notes
+
+
+def _seen_elsewhere(splits: list[dict[str, Any]]) -> list[str]:
+    """Says how much of the test parts other splits train or validate on."""
+    shares = []
+    for split in splits:
+        others = [set(other["train"] + other["validation"]) for other in splits if other is not split]
+        seen = set(split["test"]).intersection(set().union(*others))
+        shares.append(100 * len(seen) / len(split["test"]))
+    if not any(shares):
+        return []
+    extent = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
+    return [f"splits: {extent}% of a test part are in the training or validation part of another split"]
 
 
 def split_hash(split: dict[str, Any]) -> str:

@@ -78,7 +78,8 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     words = _set_features(text.data_list, text.attributes, use_attributes, features, name)
     graphs, dropped = Graphs.from_data_list(text.data_list)
     hashes = {file.name: file_fingerprint(file) for file in files}
-    rest = {"features": words, "raw_files": hashes, "dropped_graphs": dropped}
+    kept = [number for number, data in enumerate(text.data_list) if data.num_nodes]
+    rest = {"features": words, "raw_files": hashes, "dropped_graphs": dropped, "kept": kept}
     notes = text.notes + _left_out(text.attributes, use_attributes, files, text.read)
     if graphs.y.is_floating_point():
         notes.append("targets are the graph attributes as they are, not standardised")

@@ -41,7 +41,12 @@ def loss_terms(loss: str, output: Tensor, y: Tensor) -> tuple[Tensor, int]:
 
 
 def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
-    r"""Returns ``accuracy``, ``mae``, ``ap`` or ``auroc`` of all predictions of a split.
+    r"""Returns ``accuracy``, ``f1``, ``mae``, ``rmse``, ``ap`` or ``auroc`` of all predictions of a split.
+
+    ``f1`` is the macro average: of each class 2 TP / (2 TP + FP + FN), and the mean over the classes that the split has
+    or that are predicted there, as scikit-learn's ``f1_score(average="macro", zero_division=0)``. One that the split
+    lacks counts as 0 if it is predicted, and is left out if not. ``mae`` and ``rmse``, the root of the mean squared
+    error, are taken over all entries of all targets at once.
 
     ``ap`` (average precision) and ``auroc`` (area under the ROC curve) are taken label by label and averaged over
     the labels of which the split has both classes, as the evaluators of the `"Open Graph Benchmark"
@@ -57,13 +62,16 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
     """
     if metric == "accuracy":
         return (output.argmax(1) == y).double().mean().item()
-    if metric == "mae":
+    if metric == "f1":
+        return macro_f1(output.argmax(1), y, output.size(1))
+    if metric in ("mae", "rmse"):
         known = ~y.isnan()
         if not known.any():
-            raise ValueError("mae is undefined: no target is known in this split; use fewer folds")
-        return (output - y)[known].double().abs().mean().item()
+            raise ValueError(f"{metric} is undefined: no target is known in this split; use other splits")
+        errors = (output - y)[known].double()
+        return (errors.abs().mean() if metric == "mae" else errors.square().mean().sqrt()).item()
     if metric not in ("ap", "auroc"):
-        raise ValueError(f"unknown metric {metric!r}; expected accuracy, mae, ap or auroc")
+        raise ValueError(f"unknown metric {metric!r}; expected accuracy, f1, mae, rmse, ap or auroc")
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     score_of = average_precision_score if metric == "ap" else roc_auc_score
@@ -75,20 +83,27 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
             # in float64: some versions of scikit-learn count, divide and add in the type of the scores
             scores.append(score_of(label.double().numpy(), output[known, column].double().numpy()))
     if not scores:
-        raise ValueError(f"{metric} is undefined: no label has both classes in this split; use fewer folds")
+        raise ValueError(f"{metric} is undefined: no label has both classes in this split; use other splits")
     return float(sum(scores) / len(scores))
+
+
+def macro_f1(predicted: Tensor, y: Tensor, classes: int) -> float:
+    """Returns the mean F1 of the classes that are in ``y`` [N] or ``predicted`` [N]."""
+    right, *both = (items.bincount(minlength=classes) for items in (y[predicted == y], predicted, y))
+    found = sum(both) > 0
+    return (2 * right[found].double() / sum(both)[found]).mean().item()
 
 
 def is_constant(metric: str, output: Tensor) -> bool:
     """Says whether several items all get one prediction: one class, or equal values but for rounding.
 
     Args:
-        metric: The metric; with ``accuracy`` the prediction is the class of the highest score.
+        metric: The metric; with ``accuracy`` and ``f1`` the prediction is the class of the highest score.
         output: Network outputs, ``[N, num_outputs]``.
     """
     if output.size(0) < 2:
         return False
-    if metric == "accuracy":
+    if metric in ("accuracy", "f1"):
         return output.argmax(1).unique().numel() == 1
     spread = output.amax(0) - output.amin(0)
     return bool((spread <= ROUNDING * output.abs().amax(0).clamp(min=1)).all())

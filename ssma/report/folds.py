@@ -9,7 +9,8 @@ from ssma.study.ids import canonical_json
 def seen_in_tuning(plan: dict[str, Any]) -> list[str]:
     """Returns a line for each way of splitting and tuning: which test parts took part in it, and as what.
 
-    Split s of k folds tests fold s, validates fold s + 1 and trains on the rest (`ssma.data.splits`).
+    Split s of k folds tests fold s, validates fold s + 1 and trains on the rest (`ssma.data.splits`); of splits of a
+    file the data card tells what they share.
     """
     groups: dict[str, tuple[dict[str, Any], list[str]]] = {}
     for arm in plan["arms"]:
@@ -26,19 +27,25 @@ def seen_in_tuning(plan: dict[str, Any]) -> list[str]:
 
 
 def _told(arm: dict[str, Any], folds: int | None) -> str:
-    if folds is None:
+    if folds is None and len(arm["splits"]) == 1:
         return f"the one split is tuned on and evaluated (trained anew, with other seeds). In tuning, {_scored(arm)}."
     tuned, evaluated = arm["tune_splits"], arm["splits"]
     included = [split for split in evaluated if split in tuned]
+    which = "the tuned ones" if included == tuned else f"{len(included)} of the {len(tuned)} tuned ones"
+    which += f" (trained anew, with other seeds). In tuning, {_scored(arm)}"
+    if folds is None:
+        return (
+            f"of the splits of a file, tuned on {_splits(tuned)}, evaluated on {_splits(evaluated)}, which include "
+            f"{which}. An item that one split tests may train or validate another: the data set's notes tell how many."
+        )
     judging = [split for split in evaluated if any(split == (other + 1) % folds for other in tuned)]
     training = [split for split in evaluated if any(split not in (t, (t + 1) % folds) for t in tuned)]
-    which = "the tuned ones" if included == tuned else f"{len(included)} of the {len(tuned)} tuned ones"
     choose = "" if arm["selection"] == "test" else ", which choose,"
     return (
-        f"of {folds} folds, tuned on {_splits(tuned)}, evaluated on {_splits(evaluated)}, which include {which} "
-        f"(trained anew, with other seeds). In tuning, {_scored(arm)}. Yet a fold is another part in other splits: the "
-        f"validation parts of tuning{choose} are the test parts of {_splits(judging)}, and its training parts hold "
-        f"those of {_splits(training)}. So it is in every search on folds that is not nested."
+        f"of {folds} folds, tuned on {_splits(tuned)}, evaluated on {_splits(evaluated)}, which include {which}. Yet a "
+        f"fold is another part in other splits: the validation parts of tuning{choose} are the test parts of "
+        f"{_splits(judging)}, and its training parts hold those of {_splits(training)}. So it is in every search on "
+        "folds that is not nested."
     )
 
 

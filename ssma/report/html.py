@@ -120,6 +120,8 @@ def _how_split(splits: dict[str, Any] | None) -> str:
         return "not frozen"
     if splits["scheme"] == "official":
         return f"official split of {splits['items']}"
+    if splits["scheme"] == "file":
+        return f"{counted(len(splits['splits']), 'split')} of {splits['items']}, from a file"
     return f"{splits['folds']} folds of {splits['items']}, {splits['scheme']}, seed {splits['seed']}"
 
 

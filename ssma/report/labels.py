@@ -24,9 +24,10 @@ NAMES = {
     "ssma.learn_affine": "learned affine map",
     "ssma.selection": "neighbour selection",
 }
-METRIC_NAMES = {"mae": "MAE", "ap": "AP", "auroc": "AUROC"}
-IN_PERCENT = ("accuracy", "ap")
+METRIC_NAMES = {"f1": "macro F1", "mae": "MAE", "rmse": "RMSE", "ap": "AP", "auroc": "AUROC"}
+IN_PERCENT = ("accuracy", "f1", "ap")
 SHARES = (*IN_PERCENT, "auroc")  # from 0 to 1
+ERRORS = ("mae", "rmse")
 SMALL = 1e-3  # errors below it lose their digits in four decimals
 TINY = ".1g"
 
@@ -100,8 +101,8 @@ def spans(numbers: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric and the way it is shown: accuracy and AP in percent with one decimal, others with four, of errors below
-    ``SMALL`` with three digits. What these decimals would show as 0 without being it has one digit: 0.03, not 0.0.
+    """A metric and the way it is shown: ``IN_PERCENT`` with one decimal, others with four, of errors below ``SMALL``
+    with three digits. What these decimals would show as 0 without being it has one digit: 0.03, not 0.0.
     """
 
     name: str
@@ -145,7 +146,7 @@ class Metric:
         return text if math.isnan(std) else f"{text} ± {self._text(std, self._form(std) if form == TINY else form)}"
 
     def _form(self, value: float) -> str:
-        if self.name == "mae" and 0 < abs(value) < SMALL:
+        if self.name in ERRORS and 0 < abs(value) < SMALL:
             return ".3g"
         decimals = 1 if self.in_percent else 4
         return TINY if 0 < abs(value) * self.factor < 0.5 * 10.0**-decimals else f".{decimals}f"

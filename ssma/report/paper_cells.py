@@ -229,7 +229,11 @@ def _values(dimension: list[Any] | dict[str, Any]) -> str:
 def _splits(result: Result, arm: dict[str, Any], splits: dict[str, Any]) -> Iterator[str]:
     protocol = protocols()[result.dataset]
     if protocol.unit == "folds":
-        shown = f"{splits.get('folds')}, {splits['scheme']}, seed {splits.get('seed')}"
+        shown = (
+            f"{splits['folds']}, {splits['scheme']}, seed {splits['seed']}"
+            if "folds" in splits
+            else "none, a file's splits"
+        )
         papers = f"{protocol.units}, shuffle, seed 0"
         if shown != papers:
             yield _line("folds", shown, papers)

@@ -45,7 +45,7 @@ class Constants(NamedTuple):
 
 
 def read_sanity(results: Results, plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Returns what constant predictors reach, by data set; without data sets that older code prepared."""
+    """Returns what predictors without a graph reach, by data set; without data sets that older code prepared."""
     found = {}
     for label, dataset in plan["datasets"].items():
         card, path = (results.data(dataset["id"]) / name for name in ("card.json", "sanity.json"))

@@ -84,7 +84,7 @@ def _data(written: Results, dataset: dict[str, Any], arm: dict[str, Any], data: 
     if data is None:
         return {"data set": dataset["label"], "card": "not prepared"}
     card, splits = data
-    how = {key: splits[key] for key in ("scheme", "folds", "seed") if key in splits}
+    how = {key: splits[key] for key in ("scheme", "folds", "seed", "content") if key in splits}
     hashes = (f"{number} {splits['splits'][number]['hash']}" for number in arm["splits"])
     return {
         "data set": dataset["label"], "folder": written.data(dataset["id"]), "data hash": card["data_hash"],

@@ -144,7 +144,7 @@ class Evaluate(Strict):
 class Report(Strict):
     """How numbers are compared in the report. It changes no number and trains nothing again."""
 
-    rope: dict[Literal["accuracy", "ap", "auroc", "mae"], NotNegative] = {}
+    rope: dict[Literal["accuracy", "f1", "ap", "auroc", "mae", "rmse"], NotNegative] = {}
     """Metric -> difference, in printed units, up to which arms are equivalent; else 1 point of a metric in percent, or
     1 % of the mean of the reference."""
     missing: Literal["not_testable", "drop", "worst"] = "not_testable"

@@ -3,9 +3,17 @@
 import os
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
-from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, Text, own_option
+from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, Text, no_value_twice, own_option
 
 DEFAULT_PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
@@ -17,9 +25,21 @@ Argument = Annotated[Any, BeforeValidator(own_option)]
 Place = Annotated[Text, AfterValidator(os.path.expanduser)]
 """A path; ~ is the home folder, as in a shell."""
 
+Columns = Annotated[
+    list[NotNegativeInt],
+    Field(min_length=1),
+    BeforeValidator(no_value_twice),
+    BeforeValidator(
+        lambda value: value if isinstance(value, list | None) else [value],
+        json_schema_input_type=NotNegativeInt | Annotated[list[NotNegativeInt], Field(min_length=1)],
+    ),
+    AfterValidator(sorted),
+]
+"""Numbers of columns, or one of them alone; their order means nothing."""
+
 
 class Splits(Strict):
-    """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest."""
+    """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest; or those of a file."""
 
     folds: Annotated[int, Field(ge=3, le=10_000), Number] = 10
     """Number of folds."""
@@ -29,6 +49,15 @@ class Splits(Strict):
     """Seed of the shuffle."""
     use: PositiveInt | None = None
     """Use the first so many splits only; all by default."""
+    file: Place | None = None
+    """In a data set's entry: JSON with your own splits instead of folds."""
+
+    @model_validator(mode="after")
+    def _file_makes_no_folds(self) -> "Splits":
+        idle = [key for key in ("folds", "scheme", "seed") if key in self.model_fields_set]
+        if self.file is not None and idle:
+            raise ValueError(f"{', '.join(idle)} must be left out, since file names the splits")
+        return self
 
 
 class Dataset(Strict):
@@ -40,6 +69,23 @@ class Dataset(Strict):
     """Settings of every arm on this data set, e.g. `model.readout: sum`."""
     splits: Splits | None = None
     """Instead of the study's splits, as a whole: what it leaves out has its default."""
+
+
+class OwnDataset(Dataset):
+    """Your own data: what is learned of them, and how it is measured."""
+
+    newer: ClassVar[tuple[str, ...]] = ("target",)
+    """Keys that are left out of a plan where a study does not give them, so that older data sets keep their ids."""
+
+    target: Columns | None = None
+    """Column of y, from 0, or a list of columns, to be learned; all by default."""
+
+    @model_serializer(mode="wrap")
+    def _without_newer(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        known = type(self).model_fields
+        return {
+            key: value for key, value in handler(self).items() if key not in self.newer or value != known[key].default
+        }
 
 
 class SyntheticDataset(Dataset):
@@ -131,25 +177,36 @@ class OGBNDataset(Dataset):
     """Seed of METIS."""
 
 
-class FolderDataset(TextDataset):
+class FolderDataset(TextDataset, OwnDataset):
     """Your own data as text files in the format of the TU collection."""
+
+    newer: ClassVar[tuple[str, ...]] = ("target", "metric", "loss")
 
     source: Literal["folder"]
     path: Place
     """Folder with NAME_A.txt, NAME_graph_indicator.txt, NAME_graph_labels.txt, ..."""
+    metric: Literal["accuracy", "f1", "mae", "rmse"] | None = None
+    """accuracy or f1 (classes), mae or rmse (graph attributes); the first one by default."""
+    loss: Literal["l1", "mse"] | None = None
+    """Loss of a regression on graph attributes: mse by default with the metric rmse, else l1."""
 
 
-class GraphsDataset(Dataset):
+class GraphsDataset(OwnDataset):
     """Your own data as PyG graphs."""
 
+    newer: ClassVar[tuple[str, ...]] = ("target", "level")
+
+    level: Literal["graph", "node"] = "graph"
+    """What y belongs to: graphs, or the nodes of one graph."""
     features: Literal["own", "degree", "constant", "zeros", "random"] = "own"
     """Node features: the graphs' x, or made ones."""
     task: Literal["multiclass", "regression", "multilabel"] | None = None
     """What y is; by default a class where it is an integer, targets where it is real numbers that are not all whole."""
-    metric: Literal["accuracy", "mae", "ap", "auroc"] | None = None
-    """accuracy (multiclass), mae (regression), ap or auroc (multilabel); the first one of the task by default."""
+    metric: Literal["accuracy", "f1", "mae", "rmse", "ap", "auroc"] | None = None
+    """accuracy or f1 (multiclass), mae or rmse (regression), ap or auroc (multilabel); the first one of the task by
+    default."""
     loss: Literal["l1", "mse"] | None = None
-    """Loss of a regression, l1 by default."""
+    """Loss of a regression: mse by default with the metric rmse, else l1."""
 
 
 class FileDataset(GraphsDataset):

@@ -2,19 +2,18 @@
 
 import itertools
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from ssma import RESULT_VERSION
-from ssma.study.classes import NO_OPTIONS, class_fingerprint, options_of, set_fingerprint
+from ssma.study.classes import NO_OPTIONS, class_fingerprint, options_of
 from ssma.study.combinations import idle_axes, impossible, not_given
 from ssma.study.config import A_NAME, Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
-from ssma.study.datasets import DEFAULT_PARTS, Dataset
-from ssma.study.ids import canonical, canonical_json, data_fingerprint, digest, slug
+from ssma.study.data_plan import plan_dataset
+from ssma.study.ids import canonical, canonical_json, digest, slug
 from ssma.study.names import LABEL, name_errors, short, told
-from ssma.study.presets import SPLIT_SCHEME, preset
+from ssma.study.presets import preset
 from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
 from ssma.study.space import idle_on, idle_settings, table_of
 from ssma.study.theory import plan_theory
@@ -55,7 +54,9 @@ class _Planner:
         }
         self._width("model", study.model.model_dump(exclude_unset=True), defaults | stated)
         own = {label: self._typed(f"datasets.{label}.fixed", data.fixed) for label, data in study.datasets.items()}
-        datasets = {label: self._dataset(label) for label in study.datasets}
+        planned = {label: plan_dataset(study, label) for label in study.datasets}
+        datasets = {label: entry for label, (entry, _) in planned.items()}
+        self.errors += [error for _, errors in planned.values() for error in errors]
         tunes = {label: tuning(study.tune, study.protocol, data["spec"]) for label, data in datasets.items()}
         spaces = {label: self._read_space(tune) for label, tune in tunes.items()}
         ablations = {name: self._read_ablation(name, item) for name, item in study.ablations.items()}
@@ -128,6 +129,8 @@ class _Planner:
             if data.source == "synthetic" and (data.task == "node_classification") == (data.num_graphs is not None):
                 rule = "must be left out: the task is one graph" if data.num_graphs else "this key is required"
                 self.errors.append(f"datasets.{label}.num_graphs: {rule}")
+        if study.splits.file is not None:
+            self.errors.append("splits.file: numbers the items of one data set; name it in datasets.NAME.splits")
         official = all(data.has_official_split for data in study.datasets.values())
         if official and "splits" in study.model_fields_set:
             self.errors.append("splits: must be left out, every data set has an official split")
@@ -228,49 +231,6 @@ class _Planner:
                 self.errors.append(f"{path}: names {text} twice; leave one out")
             unique[text] = value
         return list(unique.values())
-
-    def _dataset(self, label: str) -> dict[str, Any]:
-        data = self.study.datasets[label]
-        spec = data.model_dump(mode="json", exclude={"fixed", "splits"})
-        if spec["source"] == "tu":
-            spec["name"] = spec["name"] or label
-        if spec["source"] == "ogbn":
-            spec["parts"] = spec["parts"] or DEFAULT_PARTS[spec["name"]]
-        if spec["source"] in ("folder", "file", "pyg"):
-            spec["content"] = self._content(label, spec)
-        splits, use = self._splits(label, data)
-        identity = {"spec": {key: value for key, value in spec.items() if key != "path"}, "splits": splits}
-        return {"id": f"{slug(label)}-{digest(identity)}", "label": label, "spec": spec, "splits": splits, "use": use}
-
-    def _content(self, label: str, spec: dict[str, Any]) -> str | None:
-        """Returns what one's own data are known by, wherever they lie: a hash of the files, or of the class and the
-        files that its arguments name."""
-        key = "class" if spec["source"] == "pyg" else "path"
-        try:
-            if key == "path":
-                return data_fingerprint(Path(spec[key]).absolute())  # which says where it was looked for
-            return set_fingerprint(spec["class"], spec["arguments"])
-        except ValueError as error:
-            self.errors.append(f"datasets.{label}.{key}: {error}")
-            return None
-
-    def _splits(self, label: str, data: Dataset) -> tuple[dict[str, Any], int]:
-        """Returns how a data set is split, and how many splits are used."""
-        if data.has_official_split:
-            if data.splits:
-                self.errors.append(f"datasets.{label}.splits: must be left out, the data set has an official split")
-            return {"scheme": "official"}, 1
-        given = data.splits or self.study.splits
-        splits = given.model_dump()
-        if self.study.protocol and "scheme" not in given.model_fields_set:
-            splits["scheme"] = SPLIT_SCHEME[self.study.protocol]
-        use = splits.pop("use") or splits["folds"]
-        path = f"datasets.{label}.splits" if data.splits else "splits"
-        if use > splits["folds"]:
-            self.errors.append(f"{path}.use: got {use}, but there are {splits['folds']} folds")
-        if self.study.tune.splits and self.study.tune.splits > use:
-            self.errors.append(f"tune.splits: got {self.study.tune.splits}, but {label} has {use} splits")
-        return splits, use
 
     def _read_ablation(self, name: str, ablation: Ablation) -> dict[str, Any]:
         study, path = self.study, f"ablations.{name}"

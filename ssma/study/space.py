@@ -48,9 +48,10 @@ def idle_on(layer: str, spec: Mapping[str, Any]) -> list[str]:
         spec: The data set's entry in the plan.
     """
     found = ["ssma.slots_from"] if layer == "gin" else []
-    if "parts" in spec or spec.get("task") == "node_classification":
+    undivided = spec.get("task") == "node_classification" or spec.get("level") == "node"
+    if "parts" in spec or undivided:
         found.append("model.readout")
-    if spec.get("task") == "node_classification" or spec.get("parts") == 1:
+    if undivided or spec.get("parts") == 1:
         found += ["training.batch_size", "training.keep_cut_edges"]
     if "parts" in spec or (spec["source"] == "synthetic" and spec["task"] != "typed_classification"):
         found.append("model.edge_features")

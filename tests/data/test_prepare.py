@@ -7,6 +7,7 @@ from ssma.data import prepare as module
 from ssma.data.graphs import Graphs
 from ssma.data.prepare import load, prepare
 from ssma.errors import StudyError
+from ssma.study.ids import file_fingerprint
 from ssma.study.records import read_record
 
 
@@ -55,6 +56,30 @@ def test_cards_of_the_other_tasks(tmp_path):
     assert cards["product_regression"]["labels"]["mean"] == [pytest.approx(float(y.mean()), abs=1e-6)]
     assert read_record(tmp_path / "product_regression/splits.json")["scheme"] == "shuffle"
     assert any("shuffled" in note for note in cards["product_regression"]["notes"])
+
+
+def test_splits_of_a_file(tmp_path):
+    named = [
+        {"train": list(range(20)), "validation": list(range(20, 25)), "test": list(range(25, 30))},
+        {"train": list(range(10, 30)), "validation": list(range(5, 10)), "test": list(range(5))},
+    ]
+    file = tmp_path / "splits.json"
+    file.write_text(json.dumps(named))
+    splits = {"scheme": "file", "file": str(file), "content": file_fingerprint(file)}
+    card = prepare(tmp_path / "graphs", entry("product_classification") | {"splits": splits}, None)
+    record = read_record(tmp_path / "graphs/splits.json")
+    assert (record["scheme"], record["content"], record["items"]) == ("file", splits["content"], "graphs")
+    assert [{part: split[part] for part in named[0]} for split in load(tmp_path / "graphs").splits] == named
+    assert "splits: 100% of a test part are in the training or validation part of another split" in card["notes"]
+    assert len(card["copies"]["leaked"]) == 2
+    file.write_text(json.dumps({"train": [0, 1, 8], "validation": [2, 3], "test": [9]}))
+    splits["content"] = file_fingerprint(file)
+    nodes = entry("node_classification", num_graphs=None) | {"splits": splits}
+    assert (
+        "splits: in no part of any split of the file are 4 of 10 items"
+        in prepare(tmp_path / "node", nodes, None)["notes"]
+    )
+    assert load(tmp_path / "node").splits[0]["train"] == [0, 1, 8]
 
 
 def test_node_level_splits_nodes(tmp_path):

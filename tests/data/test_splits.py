@@ -1,10 +1,13 @@
+import json
 import random
+import re
 
 import pytest
 import torch
 
-from ssma.data.splits import make_splits, split_hash
+from ssma.data.splits import file_splits, make_splits, split_hash
 from ssma.errors import StudyError
+from ssma.study.ids import file_fingerprint
 
 LABELS = torch.tensor([0] * 40 + [1] * 20)
 
@@ -82,3 +85,53 @@ def test_an_unknown_scheme_is_refused(y):
 
 def test_a_small_class_may_be_shuffled():
     check(make_splits(torch.tensor([0] * 30 + [1] * 3), 10, "shuffle", 0)[1], 33)
+
+
+def asked_of(path, splits):
+    path.write_text(json.dumps(splits))
+    return {"scheme": "file", "file": str(path), "content": file_fingerprint(path)}
+
+
+def test_the_splits_of_a_file_are_those_that_it_names(tmp_path):
+    named = [{"train": [0, 3], "validation": [1], "test": [2]}, {"train": [0, 2], "validation": [1], "test": [3]}]
+    splits, notes = file_splits(asked_of(tmp_path / "s.json", named), range(4), 4)
+    assert splits == [split | {"hash": split_hash(split)} for split in named]
+    assert notes == ["splits: 100% of a test part are in the training or validation part of another split"]
+    once, notes = file_splits(asked_of(tmp_path / "s.json", named[0]), range(6), 6)
+    assert (once, notes) == (splits[:1], ["splits: in no part of any split of the file are 2 of 6 items"])
+
+
+def test_how_much_of_a_test_part_other_splits_see(tmp_path):
+    named = [{"train": [0], "validation": [1], "test": [2, 3, 4]}, {"train": [2], "validation": [0], "test": [1, 4]}]
+    _, notes = file_splits(asked_of(tmp_path / "s.json", named), range(5), 5)
+    assert notes == ["splits: 33 to 50% of a test part are in the training or validation part of another split"]
+    apart = [{"train": [0], "validation": [1], "test": [2]}, {"train": [0], "validation": [1], "test": [3]}]
+    assert file_splits(asked_of(tmp_path / "s.json", apart), range(4), 4)[1] == []
+
+
+def test_a_file_counts_the_graphs_that_were_left_out(tmp_path):
+    named = {"train": [0, 1, 2], "validation": [3], "test": [4, 5]}
+    splits, notes = file_splits(asked_of(tmp_path / "s.json", named), [0, 2, 3, 5], 6)
+    parts = {"train": [0, 1], "validation": [2], "test": [3]}
+    assert splits == [parts | {"hash": split_hash(parts)}]
+    assert notes == ["splits: graphs without nodes, which were left out, are 2 of the items in the file"]
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"train": [0], "validation": [3], "test": [2, 6]}, "split 0: test names item 6, but the data set has 6, numbered from 0 to 5; mend the file"),
+        ({"train": [0], "validation": [1], "test": [2]}, "split 0: all items of validation are graphs without nodes; mend the file"),
+        ({"train": [0], "validation": [0], "test": [2]}, "split 0: item 0 stands 2 times in it"),
+    ],
+)  # fmt: skip
+def test_a_file_that_does_not_fit_the_data(tmp_path, named, message):
+    with pytest.raises(StudyError, match=re.escape(message)):
+        file_splits(asked_of(tmp_path / "s.json", named), [0, 2, 3, 5], 6)
+
+
+def test_a_file_that_changed_after_the_plan_was_made(tmp_path):
+    asked = asked_of(tmp_path / "s.json", {"train": [0], "validation": [1], "test": [2]})
+    asked_of(tmp_path / "s.json", {"train": [0], "validation": [2], "test": [1]})
+    with pytest.raises(StudyError, match="s.json: changed after the plan was made; make the plan again"):
+        file_splits(asked, range(3), 3)

@@ -1,6 +1,7 @@
 """Losses and metrics against plain loops, and against the evaluators that define them."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import sklearn.metrics
 import torch
 
 from ssma.data.ogb import import_ogb
-from ssma.fit.metrics import loss_terms, metric_value
+from ssma.fit.metrics import evaluate, loss_terms, metric_value
 
 NAN = math.nan
 
@@ -88,14 +89,70 @@ def test_areas_are_summed_in_float64_whatever_the_type_of_the_scores(monkeypatch
     assert metric_value(metric, scores, y) == expected
 
 
+@pytest.mark.parametrize("classes", [2, 5])
+def test_macro_f1_as_scikit_learn_has_it(classes):
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        y = torch.randint(0, classes, (8,), generator=generator)  # of which some parts lack a class
+        scores = torch.randn(8, classes, generator=generator)
+        expected = sklearn.metrics.f1_score(y, scores.argmax(1), average="macro", zero_division=0)
+        assert metric_value("f1", scores, y) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "y", "expected"),
+    [
+        ([0, 0, 1, 1], [0, 0, 1, 2], (1 + 2 / 3 + 0) / 3),
+        ([0, 0, 1, 1], [0, 0, 1, 1], 1.0),  # class 2 is neither there nor predicted
+        ([0, 0, 1, 2], [0, 0, 1, 1], (1 + 2 / 3 + 0) / 3),  # it is predicted, and not there
+        ([2, 2, 2, 2], [0, 0, 1, 1], 0.0),
+        ([0, 0, 0, 0], [0, 0, 0, 1], (6 / 7 + 0) / 2),
+    ],
+)
+def test_macro_f1_by_hand(predicted, y, expected):
+    scores = torch.nn.functional.one_hot(torch.tensor(predicted), 3).float()
+    assert metric_value("f1", scores, torch.tensor(y)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_root_of_the_mean_squared_error_over_all_that_is_known():
+    output, y = torch.tensor([[1.0, 2.0], [3.0, 5.0]]), torch.tensor([[0.0, NAN], [1.0, 9.0]])
+    assert metric_value("rmse", output, y) == pytest.approx(math.sqrt((1 + 4 + 16) / 3), abs=1e-12)
+    generator = torch.Generator().manual_seed(0)
+    output, y = torch.randn(40, 3, generator=generator), torch.randn(40, 3, generator=generator)
+    expected = sklearn.metrics.root_mean_squared_error(y.flatten(), output.flatten())
+    assert metric_value("rmse", output, y) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "metric"), [("mse", "rmse"), ("cross_entropy", "f1")])
+def test_a_metric_is_taken_over_all_batches_at_once(loss, metric):
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randn(7, 1, generator=generator) if metric == "rmse" else torch.randint(0, 3, (7,), generator=generator)
+    outputs = torch.randn(7, 1 if metric == "rmse" else 3, generator=generator)
+
+    class Known(torch.nn.Module):
+        def forward(self, batch):
+            return batch.output
+
+    batches = [SimpleNamespace(y=y[part], output=outputs[part]) for part in (slice(0, 2), slice(2, 7))]
+    scores = evaluate(Known(), batches, loss, metric)
+    assert scores[metric] == metric_value(metric, outputs, y)
+    if metric == "rmse":
+        assert scores["rmse"] == pytest.approx(math.sqrt(scores["loss"]), rel=1e-6)
+    apart = [metric_value(metric, batch.output, batch.y) for batch in batches]
+    assert abs(scores[metric] - (2 * apart[0] + 5 * apart[1]) / 7) > 0.01
+
+
 def test_undefined_and_unknown_metrics():
     for metric in ("ap", "auroc"):
         with pytest.raises(ValueError, match=f"{metric} is undefined"):
             metric_value(metric, torch.zeros(3, 1), torch.ones(3, 1))
-    with pytest.raises(ValueError, match="mae is undefined: no target is known in this split; use fewer folds"):
-        metric_value("mae", torch.zeros(3, 1), torch.full((3, 1), torch.nan))
-    with pytest.raises(ValueError, match="unknown metric 'f1'; expected accuracy, mae, ap or auroc"):
-        metric_value("f1", torch.zeros(3, 1), torch.ones(3, 1))
+    for metric in ("mae", "rmse"):
+        with pytest.raises(
+            ValueError, match=f"{metric} is undefined: no target is known in this split; use other splits"
+        ):
+            metric_value(metric, torch.zeros(3, 1), torch.full((3, 1), torch.nan))
+    with pytest.raises(ValueError, match="unknown metric 'f2'; expected accuracy, f1, mae, rmse, ap or auroc"):
+        metric_value("f2", torch.zeros(3, 1), torch.ones(3, 1))
 
 
 @pytest.mark.parametrize(

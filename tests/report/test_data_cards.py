@@ -8,6 +8,7 @@ CARD = {
     "nodes_per_graph": {"mean": 23.16, "min": 9, "max": 37}, "num_edges": 597_970, "in_degree": {"mean": 2.15, "max": 4},
     "features": "atom type", "num_outputs": 1, "data_hash": "0123456789abcdef", "notes": ["variant: the 12k subset"],
 }  # fmt: skip
+SPLIT = {"train": [0], "validation": [1], "test": [2], "hash": "0"}
 
 
 def test_the_page_says_how_each_data_set_was_split(tmp_path):
@@ -15,6 +16,7 @@ def test_the_page_says_how_each_data_set_was_split(tmp_path):
     splits = {
         "official": {"scheme": "official", "items": "graphs", "splits": []},
         "folds": {"scheme": "shuffle", "items": "graphs", "folds": 10, "seed": 0, "splits": []},
+        "file": {"scheme": "file", "items": "graphs", "content": "0123", "splits": [SPLIT, SPLIT]},
     }
     for label, record in splits.items():
         write_record(results.data(label) / "card.json", CARD)
@@ -26,9 +28,10 @@ def test_the_page_says_how_each_data_set_was_split(tmp_path):
     assert shown == {
         "official": "official split of graphs",
         "folds": "10 folds of graphs, shuffle, seed 0",
+        "file": "2 splits of graphs, from a file",
         "later": "",
     }
-    assert table.notes == ["official: variant: the 12k subset.", "folds: variant: the 12k subset."]
+    assert table.notes == [f"{label}: variant: the 12k subset." for label in splits]
 
 
 def test_large_graphs_have_all_their_digits(tmp_path):

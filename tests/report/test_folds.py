@@ -37,6 +37,18 @@ def test_one_tuned_split_of_few_evaluated_ones(fabric):
     assert "are the test parts of no evaluated split, and its training parts hold those of no evaluated split." in line
 
 
+def test_splits_of_a_file_are_no_folds(fabric):
+    fabric.arm("MUTAG-gcn-sum", tune_splits=[0, 1])
+    plan = fabric.plan()
+    plan["datasets"]["MUTAG"]["splits"] = {"scheme": "file", "file": "splits.json", "content": "0123"}
+    assert seen_in_tuning(plan) == [
+        "MUTAG: of the splits of a file, tuned on splits 0, 1, evaluated on splits 0 to 2, which include the tuned "
+        "ones (trained anew, with other seeds). In tuning, the test parts are scored for this comparison only and "
+        "choose nothing. An item that one split tests may train or validate another: the data set's notes tell how "
+        "many."
+    ]
+
+
 def test_a_choice_by_test_and_an_official_split_are_told_as_such(fabric):
     fabric.arm("MUTAG-gcn-sum", tune_splits=[0], selection="test")
     fabric.arm("ZINC-gcn-sum", splits=1, tune_splits=[0])

@@ -51,6 +51,14 @@ def test_the_papers_own_treatment_has_no_departures():
         assert (found.arm["aggregator"], found.fitting, found.departures) == (aggregator, 1, [])
 
 
+def test_splits_of_a_file_depart_from_the_papers_folds():
+    plan = plan_of()
+    plan["datasets"]["MUTAG"]["splits"] = {"scheme": "file", "file": "splits.json", "content": "0123"}
+    arm = next(arm for arm in plan["arms"] if arm["aggregator"] == "ssma")
+    found = list(departures(entry("results_tu_zinc", "MUTAG", "gcn", "ssma"), arm, plan))
+    assert found == ["folds none, a file's splits (paper: 10, shuffle, seed 0)"]
+
+
 def test_departures_are_named_with_both_values():
     changes = {"training": {"max_epochs": 50, "lr": 0.01}, "splits": {"folds": 5, "use": 3}, "evaluate": {"repeats": 2}}
     plan = plan_of(space={"ssma.kappa": [2, 3], "training.weight_decay": [0.0, 0.1]}, **changes)

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from ssma.data.loaded import DIRECTION
 from ssma.report.floor import Floor
 from ssma.report.frame import collect
 from ssma.report.labels import Metric, setting
@@ -259,6 +260,7 @@ def test_small_errors_keep_their_digits():
     assert (mae.text(-1.5e-4, signed=True), mae.text(0), mae.text(0.001)) == ("−0.00015", "0.0000", "0.0010")
     assert mae.spread(-0.8614, 8.72e-4, signed=True) == "−0.8614 ± 0.0009"
     assert mae.spread(0.25, math.nan, signed=True) == "+0.2500"
+    assert Metric("rmse", "minimize").spread(3.2345e-6, 4.2e-8) == "3.23e−06 ± 4.2e−08"
 
 
 def test_what_is_not_zero_is_not_written_as_zero():
@@ -276,5 +278,5 @@ def test_options_of_aggregators_are_told_apart():
 
 
 def test_metrics_are_called_as_in_the_docs():
-    titles = [Metric(name, "maximize").title for name in ("accuracy", "ap", "auroc", "mae")]
-    assert titles == ["accuracy in %", "AP in %", "AUROC", "MAE"]
+    titles = [Metric(name, "maximize").title for name in DIRECTION]
+    assert titles == ["accuracy in %", "macro F1 in %", "AP in %", "AUROC", "MAE", "RMSE"]

@@ -1,5 +1,7 @@
 """Data sets of a study file: what the plan says about splits and identity of each source."""
 
+import json
+
 import pytest
 
 from ssma.errors import StudyError
@@ -8,6 +10,7 @@ from ssma.study.cost import plan_cost
 from ssma.study.ids import argument_fingerprint, data_fingerprint, digest, file_fingerprint
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
+from ssma.study.space import idle_on
 
 OFFICIAL = {
     "ZINC": {"source": "zinc"},
@@ -15,6 +18,9 @@ OFFICIAL = {
     "struct": {"source": "lrgb", "name": "Peptides-struct", "loss": "mse"},
     "hiv": {"source": "ogbg", "name": "ogbg-molhiv"},
 }
+
+
+SYNTHETIC = {"source": "synthetic", "task": "product_classification", "num_graphs": 30}
 
 
 def plan_of(datasets, **changed):
@@ -57,6 +63,13 @@ def test_the_cost_of_an_official_split_is_known_beforehand(tmp_path):
         ({"p": {"source": "file", "path": "/no/such/file.pt"}}, {}, "datasets.p.path: /no/such/file.pt: cannot be read"),
         ({"p": {"source": "file", "path": "no/file.pt"}}, {}, "datasets.p.path: /.*/no/file.pt: cannot be read"),
         ({"s": {"source": "synthetic", "task": "product_regression", "num_graphs": 30, "seed": 2**53}}, {"splits": {"folds": 3, "seed": 2**32}}, "(?s)datasets.s.seed: Input should be less than 9007199254740992.*splits.seed: Input should be less than 4294967296"),
+        ({"p": {"source": "file", "path": "x", "target": -1}}, {}, "datasets.p.target: Input should be greater than or equal to 0, got -1"),
+        ({"p": {"source": "file", "path": "x", "target": []}}, {}, r"datasets.p.target: expected at least 1 entry, got \[\]"),
+        ({"p": {"source": "file", "path": "x", "target": [2, 0, 2]}}, {}, "datasets.p.target: names 2 twice; leave one out"),
+        ({"p": {"source": "pyg", "class": "a.B", "target": "gap"}}, {}, "datasets.p.target: Input should be a valid integer, .*, got 'gap'"),
+        ({"p": {"source": "pyg", "class": "a.B", "target": True}}, {}, "datasets.p.target: Input should not be true or false, got True"),
+        ({"p": {"source": "tu", "target": 0}}, {}, "datasets.p.target: unknown key; allowed: "),
+        ({"p": {"source": "folder", "path": "x", "metric": "ap"}}, {}, "datasets.p.metric: Input should be 'accuracy', 'f1', 'mae' or 'rmse', got 'ap'"),
         ({"p": {"source": "web"}}, {}, "unknown source 'web'; allowed: synthetic, tu, zinc, lrgb, ogbg, ogbn, folder, file, pyg"),
     ],
 )  # fmt: skip
@@ -84,6 +97,100 @@ def test_ones_own_data_are_known_by_their_content_not_by_their_place(tmp_path):
     (tmp_path / "there" / "graphs.pt").write_bytes(b"2")
     second = ids()
     assert [a == b for a, b in zip(first, second, strict=True)] == [True, False, True, False]
+
+
+def test_what_is_learned_of_ones_own_data_is_part_of_what_they_are(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "X_A.txt").write_text("1, 2\n")
+    (tmp_path / "graphs.pt").write_bytes(b"1")
+    (tmp_path / "my_targets.py").write_text("class Mine: ...\n")
+    sources = {
+        "folder": {"source": "folder", "path": str(tmp_path)},
+        "file": {"source": "file", "path": str(tmp_path / "graphs.pt")},
+        "pyg": {"source": "pyg", "class": "my_targets.Mine"},
+    }
+
+    def found(**options):
+        datasets = {label: entry | options for label, entry in sources.items()}
+        return plan_of(datasets)
+
+    def ids(plan):
+        return [dataset["id"] for dataset in plan["datasets"].values()]
+
+    first = found()
+    assert ids(first) == ["folder-469d47691e", "file-6882ebd0d9", "pyg-33d9cc8db7"]  # as of plans without such keys
+    assert "'target'" not in str(first) and first == found(target=None, metric=None, loss=None)
+    assert [found(target=[2, 0])["datasets"][label]["spec"]["target"] for label in sources] == [[0, 2]] * 3
+    assert ids(found(target=2)) == ids(found(target=[2])) and ids(found(target=[0, 2])) == ids(found(target=[2, 0]))
+    others = [{}, {"target": 2}, {"target": [0, 2]}, {"metric": "rmse"}, {"metric": "f1"}, {"loss": "mse"}]
+    assert all(len(set(same)) == len(others) for same in zip(*(ids(found(**each)) for each in others), strict=True))
+
+
+def test_ones_own_splits_are_known_by_their_content_not_by_their_place(tmp_path):
+    splits = [{"train": [0, 1], "validation": [2], "test": [3]}, {"train": [0, 2], "validation": [1], "test": [3]}]
+    for name in ("here", "there"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(splits))
+
+    def entry(name, **changed):
+        data = SYNTHETIC | {"splits": {"file": str(tmp_path / f"{name}.json")} | changed}
+        return plan_of({"d": data, "folds": SYNTHETIC})["datasets"]["d"]
+
+    here = entry("here")
+    content = file_fingerprint(tmp_path / "here.json")
+    assert here["splits"] == {"scheme": "file", "file": str(tmp_path / "here.json"), "content": content}
+    assert (here["use"], entry("here", use=1)["use"]) == (2, 1)
+    assert entry("there")["id"] == here["id"] == entry("here", use=1)["id"]
+    (tmp_path / "there.json").write_text(json.dumps(splits[:1]))
+    assert entry("there")["id"] != here["id"]
+    plan = plan_of(
+        {"d": SYNTHETIC | {"splits": {"file": str(tmp_path / "here.json")}}},
+        tune={"trials": 2, "splits": 1, "space": {"training.lr": [0.1, 0.01]}},
+    )
+    assert [(arm["splits"], arm["tune_splits"]) for arm in plan["arms"]] == [([0, 1], [0])]
+
+
+def test_nodes_have_no_readout_and_one_batch_and_graphs_keep_their_ids(tmp_path):
+    (tmp_path / "g.pt").write_bytes(b"1")
+    file = {"source": "file", "path": str(tmp_path / "g.pt")}
+    datasets = {"d": file, "of_graphs": file | {"level": "graph"}, "of_nodes": file | {"level": "node"}}
+    plan = plan_of(datasets)
+    specs = [plan["datasets"][label]["spec"] for label in datasets]
+    assert specs[0] == specs[1] and "level" not in specs[0] and specs[2]["level"] == "node"
+    ids = [plan["datasets"][label]["id"].rpartition("-")[2] for label in datasets]
+    assert ids[0] != ids[2]
+    assert idle_on("gcn", specs[0]) == []
+    assert idle_on("gcn", specs[2]) == ["model.readout", "training.batch_size", "training.keep_cut_edges"]
+
+
+@pytest.mark.parametrize(
+    ("datasets", "changed", "message"),
+    [
+        ({"d": {"file": "FILE", "use": 2}}, {}, "datasets.d.splits.use: got 2, but there are 1 splits"),
+        ({"d": {"file": "FILE"}}, {"tune": {"trials": 2, "splits": 2, "space": {"training.lr": [0.1, 0.01]}}}, "tune.splits: got 2, but d has 1 splits"),
+        ({"d": {"file": "FILE", "folds": 5, "seed": 1}}, {}, "datasets.d.splits: folds, seed must be left out, since file names the splits"),
+        ({"d": {"file": "FILE.none"}}, {}, "datasets.d.splits.file: /.*none: cannot be read"),
+        ({"d": None}, {"splits": {"file": "FILE"}}, "splits.file: numbers the items of one data set; name it in datasets.NAME.splits"),
+    ],
+)  # fmt: skip
+def test_errors_of_ones_own_splits(tmp_path, datasets, changed, message):
+    path = tmp_path / "splits.json"
+    path.write_text('{"train": [0, 1], "validation": [2], "test": [3]}')
+
+    def named(splits):
+        return splits and splits | {
+            key: text.replace("FILE", str(path)) for key, text in splits.items() if key == "file"
+        }
+
+    with pytest.raises(StudyError, match=message):
+        plan_of(
+            {label: SYNTHETIC | {"splits": named(splits)} for label, splits in datasets.items()},
+            **{key: named(value) for key, value in changed.items()},
+        )
+
+
+def test_an_official_split_is_not_replaced_by_a_file(tmp_path):
+    with pytest.raises(StudyError, match="datasets.z.splits: must be left out, the data set has an official split"):
+        plan_of({"z": {"source": "zinc", "splits": {"file": str(tmp_path / "none.json")}}})
 
 
 def test_ones_own_class_is_known_by_its_code_and_arguments(tmp_path, monkeypatch):

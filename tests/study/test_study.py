@@ -285,7 +285,7 @@ def test_all_errors_at_once_with_their_path():
             )
         ),
         ({"report": {"missing": "ignore"}}, "report.missing: Input should be 'not_testable', 'drop' or 'worst', got 'ignore'"),
-        ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'ap', 'auroc' or 'mae', got 'loss'"),
+        ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'f1', 'ap', 'auroc', 'mae' or 'rmse', got 'loss'"),
         ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: expected a finite number, got nan"),
         *(
