@@ -57,20 +57,22 @@ def find_alike(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, 
         f"{found['graphs']} graphs are alike to message passing as isomorphic ones are, targets aside; up to "
         f"{max(found['leaked'])} validation and test graphs of a split have one like them in its training part"
     )
-    return found, [note, *_contradictions(content, loaded)] if found["graphs"] else []
+    return found, [note, *_contradictions(content, loaded, splits)] if found["graphs"] else []
 
 
-def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
+def _contradictions(content: Sequence[Any], loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     """Returns a note if graphs of the same content have different classes or real targets: on the best that one answer
-    for each content reaches, the class that most have, or the median, or by rmse the mean.
+    for each content reaches, the class that most have, or the median, or by rmse the mean. Graphs in no part of any
+    split do not count.
     """
     if loaded.task == "multilabel":
         return []
+    held = sorted({item for split in splits for part in PARTS for item in split[part]})
     y, count, missed = loaded.graphs.y, 0, 0.0
     alike: dict[Any, list[int]] = {}
-    for number, (own, target) in enumerate(zip(content, y, strict=True)):
-        if not target.isnan().all():
-            alike.setdefault(own, []).append(number)
+    for number in held:
+        if not y[number].isnan().all():
+            alike.setdefault(content[number], []).append(number)
     for own in (y[numbers] for numbers in alike.values() if len(numbers) > 1):
         if loaded.task == "multiclass":
             wrong = len(own) - int(own.bincount().max())
@@ -83,9 +85,9 @@ def _contradictions(content: Sequence[Any], loaded: Loaded) -> list[str]:
         most = _most_f1([y[numbers] for numbers in alike.values()], loaded.num_outputs)
         best = f"has an f1 above {most:.3g} over all"
     elif loaded.task == "multiclass":
-        best = f"gets more than {len(y) - missed:.0f} of {len(y)} right"
+        best = f"gets more than {len(held) - missed:.0f} of {len(held)} right"
     else:
-        error = missed / int((~y.isnan()).sum())
+        error = missed / int((~y[held].isnan()).sum())
         best = f"has an {loaded.metric} below {error**0.5 if loaded.metric == 'rmse' else error:.3g} over all"
     told = f"y: {count} graphs are like others with another target; no network that treats them alike {best}"
     return [told] if count else []
@@ -140,9 +142,10 @@ def minus_one(loaded: Loaded) -> list[str]:
     if len(labels) < 3 or labels != list(range(-1, len(labels) - 1)):
         return []
     count = int((loaded.graphs.y == loaded.label_mapping["-1"]).sum())
+    remedy = "name splits in a file that leave these nodes out" if loaded.level == "node" else "leave these graphs out"
     return [
         f"labels: -1 is a class, of {count} {loaded.level}s, beside 0 to {labels[-1]}; if it stands for a label that "
-        f"is not known, leave these {loaded.level}s out"
+        f"is not known, {remedy}"
     ]
 
 
@@ -153,13 +156,14 @@ def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
     if loaded.level != "graph":
         return []
     graphs, notes = loaded.graphs, []
-    trained = torch.zeros(len(splits), graphs.num_graphs, dtype=torch.bool)
-    for split, part in zip(splits, trained, strict=True):
-        part[split["train"]] = True
+    trained, asked = torch.zeros(2, len(splits), graphs.num_graphs, dtype=torch.bool)
+    for number, split in enumerate(splits):
+        trained[number, split["train"]] = True
+        asked[number, split["validation"] + split["test"]] = True
     for name, value, ptr in (("x", graphs.x, graphs.node_ptr), ("edge_attr", graphs.edge_attr, graphs.edge_ptr)):
         if value is None:
             continue
-        counts = enumerate(_lacking_codes(value, owners(ptr), trained))
+        counts = enumerate(_lacking_codes(value, owners(ptr), trained, asked))
         found = [f"{codes} in {others} graphs of split {number}" for number, (codes, others) in counts if codes]
         what = "columns with values other than 0" if value.is_floating_point() else "codes"
         told = f"{name}: {what} in no training graph, so that nothing is learned of them"
@@ -288,8 +292,8 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
     average over the other labels, or by f1 on the classes that such a part lacks.
 
     Raises:
-        StudyError: If there is only one class or value, or if a validation part has no value of the metric at all, so
-            that no epoch could be chosen there.
+        StudyError: If there is only one class or value; if a validation or test part has no value of the metric at all,
+            so that no epoch could be chosen there, or no fit be told of; or if a training part teaches nothing.
     """
     if loaded.task == "multiclass":
         if loaded.num_outputs < 2:
@@ -303,18 +307,21 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
             "targets: all are the same number as float32, so that there is nothing to learn; mend the data set, or "
             f"{_remedy(loaded.graphs.y.nan_to_num())} if their difference is small"
         )
-    fewer = []
-    for number, split in enumerate(splits):
-        for part in PARTS[1:]:
-            usable = _usable_targets(loaded, split[part])
-            if part == "validation" and not usable:
-                what = "label has both classes" if loaded.task == "multilabel" else "target is known"
-                raise StudyError(
-                    f"splits: {loaded.metric} is undefined on the validation part of split {number}, where no {what}; "
-                    f"set other splits.folds, splits.seed or splits.file ({OWN}), or mend the data set"
-                )
-            if usable < loaded.num_outputs:
-                fewer.append(f"{usable} in the {part} part of split {number}")
+    usable = [{part: _usable_targets(loaded, split[part]) for part in PARTS} for split in splits]
+    undefined = f"{loaded.metric} is undefined on"
+    for part, told in (("validation", undefined), ("test", undefined), ("train", "there is nothing to learn from")):
+        for number in (number for number, counts in enumerate(usable) if not counts[part]):
+            what = "label has both classes" if loaded.task == "multilabel" else "target is known"
+            raise StudyError(
+                f"splits: {told} the {part} part of split {number}, where no {what}; set other splits.folds, "
+                f"splits.seed or splits.file ({OWN}), or mend the data set"
+            )
+    fewer = [
+        f"{counts[part]} in the {part} part of split {number}"
+        for number, counts in enumerate(usable)
+        for part in PARTS[1:]
+        if counts[part] < loaded.num_outputs
+    ]
     told = f"{loaded.metric} is taken over the {KINDS[loaded.task]}: of {loaded.num_outputs}, {', '.join(fewer)}"
     return [told] if fewer else []
 
@@ -329,24 +336,27 @@ def _usable_targets(loaded: Loaded, items: list[int]) -> int:
     return int(((y == 0).any(dim=0) & (y == 1).any(dim=0)).sum())
 
 
-def _lacking_codes(value: Tensor, owner: Tensor, trained: Tensor) -> list[tuple[int, int]]:
-    """Returns for each split how many codes no training graph has, and how many graphs have such codes.
+def _lacking_codes(value: Tensor, owner: Tensor, trained: Tensor, asked: Tensor) -> list[tuple[int, int]]:
+    """Returns for each split how many codes of validation and test graphs no training graph has, and how many of these
+    graphs have such codes.
 
     Args:
         value: Codes of nodes (or edges); a column of real numbers is one code, which is where it is not 0.
         owner: The graph of each node (or edge).
         trained: Whether a graph is in the training part, ``[splits, graphs]``.
+        asked: Whether it is in the validation or test part.
     """
     codes, graphs = [0] * len(trained), torch.zeros_like(trained)
     for column in value.unbind(dim=1):
         used = column != 0 if value.is_floating_point() else torch.ones_like(column, dtype=torch.bool)
         own = owner[used]
         kinds, code = (used if value.is_floating_point() else column)[used].unique(return_inverse=True)
-        for number, part in enumerate(trained):
+        for number in range(len(trained)):
             seen = torch.zeros(kinds.numel(), dtype=torch.bool)
-            seen[code[part[own]]] = True
-            codes[number] += int((~seen).sum())
-            graphs[number, own[~seen[code]]] = True
+            seen[code[trained[number, own]]] = True
+            lacking = ~seen[code] & asked[number, own]
+            codes[number] += code[lacking].unique().numel()
+            graphs[number, own[lacking]] = True
     return list(zip(codes, graphs.sum(dim=1).tolist(), strict=True))
 
 

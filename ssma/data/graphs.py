@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from ssma.errors import StudyError
@@ -231,6 +232,7 @@ def edges_of(data: Data, number: int) -> Tensor:
     value, nodes = data.edge_index, data.num_nodes
     try:
         edges = torch.empty(2, 0) if value is None else torch.as_tensor(value).cpu()
+        edges = edges.as_tensor() if isinstance(edges, EdgeIndex) else edges  # would stay one in files and batches
     except (TypeError, ValueError, RuntimeError) as error:  # such as a list of two tensors
         raise StudyError(
             f"graph {number}: edge_index is {type(value).__name__} but expected a tensor, int64 [2, E]; convert it, "

@@ -23,6 +23,7 @@ from ssma.data.checks import lost_digits
 from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
+from ssma.data.opened import files_read, unknown_files
 from ssma.data.raw import allow_graphs, check_sums, link, listed_by_name, unattended, whole
 from ssma.data.targets import METRICS, measured_by, picked, read_targets, read_targets_of_nodes
 from ssma.data.tu import read_set
@@ -115,7 +116,7 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
     folder = (work / "pyg").absolute()  # the class may change the working directory
     allow_graphs()  # many classes read what they have processed by torch.load
     try:
-        with unattended(), listed_by_name(), whole(folder):
+        with unattended(), listed_by_name(), whole(folder), files_read(folder) as read:
             seed_everything(0)  # a module may draw too, and has to draw the same when it is imported again
             kind = getattr(import_module(module), name)
             parameters = _parameters(kind)
@@ -140,14 +141,15 @@ def load_pyg(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         told = f"{dotted} with {spec['arguments']}: {type(error).__name__}: {error}"
         raise StudyError(f"{told}; {remedy}") from error
     loaded = check_graphs(data_list, spec, {})
+    loaded.notes.extend(unknown_files(read, spec["arguments"]))
     if hasattr(dataset, "get_idx_split"):  # so OGB calls it
         loaded.notes.append("splits: the class has a split of its own (get_idx_split), which is not used")
     for key in ONE_PART:
         default = parameters[key].default if key in parameters.keys() - arguments.keys() else None
         if default not in (None, inspect.Parameter.empty):
             loaded.notes.append(
-                f"splits: the class gave the part {key}={default!r} of its data, its default, and folds split that "
-                f"part alone; name {key} in arguments if it is meant"
+                f"splits: the class gave the part {key}={default!r} of its data, its default, and that part alone is "
+                f"split; name {key} in arguments if it is meant"
             )
     return loaded
 

@@ -1,11 +1,12 @@
 """From a data set's entry in the plan to a checked folder: graphs, splits, and the card that says what they are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ssma.data.checks import (
@@ -24,7 +25,7 @@ from ssma.data.loaded import LOSS, Loaded
 from ssma.data.splits import file_splits, make_splits, split_hash
 from ssma.errors import StudyError
 from ssma.study.classes import check_set
-from ssma.study.records import read_record, write_record
+from ssma.study.records import PARTS, read_record, write_record
 
 SOURCES = {
     "tu": "ssma.data.tu:load",
@@ -69,6 +70,8 @@ def prepare(folder: Path, dataset: dict[str, Any], mirror: Path | None) -> dict[
         check_set(spec["class"], spec["arguments"], spec["content"])
     loaded = load_source(spec, folder / "raw-work", mirror)
     made, notes = _splits(loaded, dataset["splits"])
+    loaded, class_notes = _classes_of_parts(loaded, made["splits"])
+    notes += class_notes
     copies, copy_notes = find_copies(loaded, made["splits"])
     alike, alike_notes = find_alike(loaded, made["splits"])
     notes += copy_notes + alike_notes + ([] if loaded.parts else edge_notes(loaded.graphs))
@@ -129,6 +132,25 @@ def _splits(loaded: Loaded, asked: dict[str, Any]) -> tuple[dict[str, Any], list
     notes = [f"splits: {asked['scheme']} needs one class per item, so the items were shuffled"]
     made = {"scheme": scheme, "seed": asked["seed"], "folds": asked["folds"], "splits": splits}
     return made, notes if scheme != asked["scheme"] else []
+
+
+def _classes_of_parts(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[Loaded, list[str]]:
+    """Leaves out the classes that no part of any split has, such as that of nodes whose class is not known, with a
+    note: they are no outputs, and their numbers come last."""
+    if loaded.task != "multiclass" or loaded.split is not None:
+        return loaded, []
+    y = loaded.graphs.y
+    used = y[sorted({item for split in splits for part in PARTS for item in split[part]})].unique()
+    unused = torch.tensor([number for number in range(loaded.num_outputs) if number not in used.tolist()])
+    if not unused.numel():
+        return loaded, []
+    mapping = {loaded.label(number): place for place, number in enumerate(used.tolist())}
+    names, count = ", ".join(map(loaded.label, unused.tolist())), int(torch.isin(y, unused).sum())
+    places = torch.cat([used, unused]).argsort()  # from a class to its place
+    loaded = replace(
+        loaded, graphs=replace(loaded.graphs, y=places[y]), num_outputs=len(mapping), label_mapping=mapping
+    )
+    return loaded, [f"labels: no class is {names}, of {count} {loaded.level}s in no part of any split"]
 
 
 def _strata(loaded: Loaded) -> Tensor:
@@ -209,7 +231,7 @@ def _balance(y: Tensor, loaded: Loaded) -> dict[str, Any]:
     counted apart.
     """
     if loaded.task == "multiclass":
-        return {"counts": y.bincount(minlength=loaded.num_outputs).tolist()}
+        return {"counts": y.bincount(minlength=loaded.num_outputs)[: loaded.num_outputs].tolist()}
     missing = y.isnan().sum(dim=0).tolist()
     if loaded.task == "multilabel":
         ones, zeros = (y == 1).sum(dim=0), (y == 0).sum(dim=0)

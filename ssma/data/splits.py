@@ -1,6 +1,7 @@
 """K-fold splits, of which fold f tests, fold f + 1 validates and the rest trains, and those of a file."""
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
 
     Raises:
         StudyError: If the file is not what it was, names an item that there is not, or a part has only such as the data
-            set left out.
+            set left out, or two splits differ in such only.
     """
     path = Path(asked["file"]).absolute()
     try:
@@ -79,6 +80,11 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
             unused -= set(split[part])
             lost |= set(split[part]) - place.keys()
         splits.append(made | {"hash": split_hash(made)})
+        if (first := splits.index(splits[-1])) < number:
+            raise StudyError(
+                f"{path}: split {number} is split {first} again, but for graphs without nodes, which would count one "
+                "result twice; leave it out"
+            )
     notes = _seen_elsewhere(splits)
     if unused:
         notes.append(f"splits: in no part of any split of the file are {len(unused)} of {items} items")
@@ -88,16 +94,20 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
 
 
 def _seen_elsewhere(splits: list[dict[str, Any]]) -> list[str]:
-    """Says how much of the test parts other splits train or validate on."""
-    shares = []
-    for split in splits:
-        others = [set(other["train"] + other["validation"]) for other in splits if other is not split]
-        seen = set(split["test"]).intersection(set().union(*others))
-        shares.append(100 * len(seen) / len(split["test"]))
-    if not any(shares):
-        return []
-    extent = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
-    return [f"splits: {extent}% of a test part are in the training or validation part of another split"]
+    """Says how much of the test parts other splits train or validate on, and how much they test too."""
+    times = Counter(item for split in splits for item in split["test"])
+    seen = {
+        "training or validation": set().union(*(split[part] for split in splits for part in ("train", "validation"))),
+        "test": {item for item, tested in times.items() if tested > 1},
+    }
+    notes = []
+    for where, items in seen.items():
+        shares = [100 * len(items.intersection(split["test"])) / len(split["test"]) for split in splits]
+        ends = ("under 1" if 0 < share < 0.5 else f"{share:.0f}" for share in (min(shares), max(shares)))
+        if any(shares):
+            extent = " to ".join(dict.fromkeys(ends))
+            notes.append(f"splits: {extent}% of a test part are in the {where} part of another split")
+    return notes
 
 
 def split_hash(split: dict[str, Any]) -> str:

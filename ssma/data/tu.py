@@ -45,6 +45,7 @@ def load(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
         provide(replace(origin, files=files), work / name, mirror)
 
     unused = set() if spec.get("node_attributes") else {"node_attributes"}
+    unused |= set() if _takes_labels(spec) else {"node_labels"}
     need((*NEEDED, *(part for part in FEATURES.get(name, ()) if part not in unused)))
     if not (work / name / "raw" / f"{name}_graph_attributes.txt").is_file():
         need((*NEEDED, "graph_labels"))
@@ -56,7 +57,7 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
 
     ``spec``: ``node_attributes`` (default false), the continuous attributes that stand in front of the features;
     ``features``: ``labels`` (default), the set's node labels, one-hot (none may be there if there are attributes), or
-    features that ``made_features`` makes.
+    features that ``made_features`` makes, without a look at the labels.
 
     Edge labels become one-hot ``edge_attr``; continuous edge attributes are left out. Class labels are mapped to
     0..C-1. A set with graph attributes is a regression on them as they are.
@@ -74,7 +75,7 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
                 "again, or add the line end"
             )
     use_attributes, features = spec.get("node_attributes", False), spec.get("features", "labels")
-    text = read_text_set(raw, name, use_attributes)
+    text = read_text_set(raw, name, use_attributes, _takes_labels(spec))
     words = _set_features(text.data_list, text.attributes, use_attributes, features, name)
     graphs, dropped = Graphs.from_data_list(text.data_list)
     hashes = {file.name: file_fingerprint(file) for file in files}
@@ -87,6 +88,10 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     mapping = {str(label): number for number, label in enumerate(text.labels)}
     classes = len(mapping)
     return Loaded(graphs, "graph", "multiclass", "accuracy", classes, label_mapping=mapping, **rest, notes=notes)
+
+
+def _takes_labels(spec: dict[str, Any]) -> bool:
+    return spec.get("features", "labels") == "labels"
 
 
 def _left_out(attributes: int, use_attributes: bool, files: list[Path], read: set[str]) -> list[str]:

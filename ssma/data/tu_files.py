@@ -42,10 +42,10 @@ class TextSet:
     read: set[str]
 
 
-def read_text_set(raw: Path, name: str, use_attributes: bool) -> TextSet:
+def read_text_set(raw: Path, name: str, use_attributes: bool, use_labels: bool) -> TextSet:
     """Reads ``<NAME>_*.txt`` in ``raw``. Self-loops are left out; of an edge that is listed again one is kept, which
-    has all labels of the listed ones. Continuous edge attributes are not read, and those of nodes may be any numbers
-    unless ``use_attributes``.
+    has all labels of the listed ones. Continuous edge attributes are not read, nor labels of nodes unless
+    ``use_labels``; attributes of nodes may be any numbers unless ``use_attributes``.
 
     Raises:
         StudyError: If the files cannot be read or do not belong together; the message names the file.
@@ -60,7 +60,7 @@ def read_text_set(raw: Path, name: str, use_attributes: bool) -> TextSet:
     sizes = torch.bincount(owner)
     edge_index, edge_labels, notes = _edges(files, owner)
     attributes = files.real("node_attributes", owner.numel(), "nodes", "finite" if use_attributes else "any")
-    node_labels = files.one_hot("node_labels", owner.numel(), "nodes")
+    node_labels = files.one_hot("node_labels", owner.numel(), "nodes") if use_labels else None
     columns = [table for table in (attributes, node_labels) if table is not None]
     x = torch.cat([torch.empty(owner.numel(), 0), *columns], dim=1)
     edge_owner = owner[edge_index[0]]

@@ -122,15 +122,29 @@ def argument_fingerprint(value: Any) -> str | None:
         named = {str(key): argument_fingerprint(entry) for key, entry in entries}
         found = {key: content for key, content in named.items() if content is not None}
         return digest(found, 64) if found else None
+    found = _named_files(value)
+    if "" in found:
+        return file_fingerprint(found[""])
+    return digest({name: file_fingerprint(file) for name, file in found.items()}, 64) if found else None
+
+
+def argument_files(value: Any) -> set[Path]:
+    """Returns the files of which :func:`argument_fingerprint` is a hash, as what links lead to."""
+    if isinstance(value, list | dict):
+        return set().union(*map(argument_files, value.values() if isinstance(value, dict) else value))
+    return {file.resolve() for file in _named_files(value).values()}
+
+
+def _named_files(value: Any) -> dict[str, Path]:
+    """Returns the files that one argument names, by their places in its folder; a file alone by no name."""
     if not isinstance(value, str) or not value:
-        return None
+        return {}
     place = Path(os.path.expanduser(value))
     if os.path.isfile(place):  # which takes no text amiss, however long
-        return file_fingerprint(place)
+        return {"": place}
     folders = [place / "raw", *place.glob("*/raw")] if os.path.isdir(place) else []
     files = sorted(file for folder in folders for file in folder.rglob("*") if file.is_file())
-    found = {file.relative_to(place).as_posix(): file for file in files if not file.name.startswith(".")}
-    return digest({name: file_fingerprint(file) for name, file in found.items()}, 64) if found else None
+    return {file.relative_to(place).as_posix(): file for file in files if not file.name.startswith(".")}
 
 
 def bare_syntax(path: Path) -> ast.Module:

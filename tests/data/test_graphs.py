@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from ssma.data.graphs import Graphs
@@ -45,6 +46,13 @@ def test_repairs_the_edge_list_of_an_edgeless_graph(empty):
     graphs, _ = Graphs.from_data_list([graph(2, PAIR), wrong, graph(2, PAIR)])
     assert graphs.edge_index.dtype == torch.int64
     assert graphs.edge_ptr.tolist() == [0, 2, 2, 4]
+
+
+def test_edges_that_pyg_says_more_of_become_a_plain_tensor():
+    known = EdgeIndex(torch.tensor([[0, 0, 1], [1, 2, 0]]), sparse_size=(3, 3), sort_order="row").fill_cache_()
+    graphs, _ = Graphs.from_data_list([graph(3, known), graph(3, known)])
+    assert type(graphs.edge_index) is torch.Tensor
+    assert graphs.edge_index.tolist() == [[1, 0, 0, 1, 0, 0], [0, 1, 2, 0, 1, 2]]
 
 
 def test_an_edgeless_graph_may_lack_edge_attributes():

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import json
 import math
 import os
 import random
@@ -80,6 +81,35 @@ class Counted(Pairs):
     @property
     def processed_dir(self):
         return str(Path(self.root) / "sub/processed")
+
+
+class Beside(Pairs):
+    """Reads what lies in a folder, a file that it has written, one of a package, and one in a hidden folder."""
+
+    def __init__(self, root, folder, table="labels.csv"):
+        self.folder, self.table = Path(folder), table
+        super().__init__(root, 2)
+
+    def process(self):
+        own, package, hidden = Path("own.csv"), Path(pytest.__file__), Path(".hidden.csv")
+        own.write_text(Path(self.folder, self.table).read_text())
+        with open(own) as file, open(package.with_name("py.typed")), open(hidden, "a"):
+            labels = [int(label) for label in file.read().split(",")]
+        for other in sorted(self.folder.glob("more*.csv")):
+            numpy.loadtxt(other)
+        self.save([graph(number, y) for number, y in enumerate(labels)], self.processed_paths[0])
+
+
+class Cleaning(Pairs):
+    """Writes over a file of its root, as one that tidies its raw files does."""
+
+    def __init__(self, root, place="raw/count.txt"):
+        self.place = place
+        super().__init__(root, 2)
+
+    def process(self):
+        Path(self.root, self.place).write_text("0")
+        super().process()
 
 
 class OldStyle(Pairs):
@@ -653,7 +683,7 @@ def test_hypergraphs_are_no_graphs():
 def test_a_part_that_a_class_gives_by_default_is_noted(tmp_path):
     loaded = made_by("in_parts", tmp_path)
     assert loaded.graphs.num_graphs == 4 and loaded.notes == [
-        "splits: the class gave the part split='train' of its data, its default, and folds split that part alone; "
+        "splits: the class gave the part split='train' of its data, its default, and that part alone is split; "
         "name split in arguments if it is meant"
     ]
     loaded = made_by("in_parts", tmp_path, split="all")
@@ -772,6 +802,18 @@ def test_a_root_is_read_without_what_was_processed_there_and_never_written(tmp_p
         made_by("Counted", work, root=str(root))
 
 
+def test_a_root_is_not_written_through_the_links_to_its_files(tmp_path):
+    raw = tmp_path / "root/raw"
+    raw.mkdir(parents=True)
+    (raw / "count.txt").write_text("4")
+    wrong = f"Cleaning.*PermissionError.*a link to {raw}/count.txt, which is only read; write a file of another name"
+    with pytest.raises(StudyError, match=wrong):
+        made_by("Cleaning", tmp_path / "work", root=str(tmp_path / "root"))
+    assert (raw / "count.txt").read_text() == "4"
+    loaded = made_by("Cleaning", tmp_path / "work", root=str(tmp_path / "root"), place="raw/new.txt")
+    assert loaded.graphs.num_graphs == 2 and [path.name for path in raw.iterdir()] == ["count.txt"]
+
+
 def test_a_root_may_hold_links_to_folders_and_the_results_themselves(tmp_path):
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared/count.txt").write_text("2")
@@ -816,6 +858,30 @@ def test_raw_files_that_another_program_has_processed_are_raw(tmp_path):
         assert made_by("RawOfThatName", tmp_path / "work", root=str(tmp_path / "root")).graphs.y.tolist() == [1, 1, 0]
 
 
+def test_files_that_a_class_reads_and_is_not_known_by_are_noted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("data/raw").mkdir(parents=True)
+    Path("data/raw/labels.csv").write_text("1,0,1,0")
+    Path("data/labels.csv").symlink_to("raw/labels.csv")
+
+    def notes(**arguments):
+        loaded = made_by("Beside", tmp_path / "work", folder="data", **arguments)
+        assert loaded.graphs.y.tolist() == [1, 0, 1, 0]
+        return loaded.notes
+
+    assert notes() == []  # in raw, by whatever name
+    Path("data/labels.csv").unlink()
+    Path("data/labels.csv").write_text("1,0,1,0")
+    told = "files: the class read data/labels.csv, and the data are not made anew after a change there"
+    assert notes() == [f"{told}; name each in arguments, or keep it in raw below a root"]
+    assert notes(table=str(tmp_path / "data/labels.csv")) == []
+    for number in range(4):
+        Path(f"data/more{number}.csv").write_text("1")
+    assert "the class read data/labels.csv, data/more0.csv, data/more1.csv and 2 more, and" in notes()[0]
+    monkeypatch.chdir(tmp_path / "work")
+    assert f"the class read {tmp_path}/data/labels.csv, " in made_by("Beside", tmp_path, folder="../data").notes[0]
+
+
 def test_a_part_that_a_class_hands_on_is_noted(tmp_path):
     notes = made_by("PartHandedOn", tmp_path).notes
     assert len(notes) == 1 and "the class gave the part split='train' of its data, its default" in notes[0]
@@ -850,10 +916,10 @@ def test_a_class_that_cannot_be_had(tmp_path, dotted, arguments, message):
         load_pyg(pyg_spec(dotted, **arguments), tmp_path, None)
 
 
-def prepared(tmp_path, graphs, scheme="shuffle", **options):
-    """Returns the card of graphs that are prepared in the folder ``o``, with three folds."""
+def prepared(tmp_path, graphs, scheme="shuffle", splits=None, **options):
+    """Returns the card of graphs that are prepared in the folder ``o``, by default with three folds."""
     torch.save(graphs, tmp_path / "g.pt")
-    splits = {"scheme": scheme, "folds": 3, "seed": 0}
+    splits = splits or {"scheme": scheme, "folds": 3, "seed": 0}
     entry = {"id": "o-1", "label": "o", "spec": spec_of(tmp_path / "g.pt", **options), "splits": splits}
     return prepare(tmp_path / "o", entry, None)
 
@@ -1010,6 +1076,37 @@ def test_codes_that_are_never_trained_are_noted(tmp_path):
     columns = f"x: columns with values other than 0 {told}: 1 in 1 graphs of split 1, 1 in 1 graphs of split 2"
     assert columns in notes(lambda x: x.float())
     assert not any(note.startswith("x:") for note in notes(lambda x: torch.zeros(3, 1)))
+
+
+@pytest.mark.parametrize(
+    ("metric", "best"), [("accuracy", "gets more than 5 of 6 right"), ("f1", "has an f1 above 0.844 over all")]
+)
+def test_graphs_in_no_part_are_not_counted_among_what_alike_ones_leave_to_reach(tmp_path, metric, best):
+    (tmp_path / "s.json").write_text('{"train": [0, 1], "validation": [2, 3], "test": [4, 5]}')
+    file = {"scheme": "file", "file": str(tmp_path / "s.json"), "content": file_fingerprint(tmp_path / "s.json")}
+    labels, kinds = [0, 1, 0, 1, 0, 0, 2, 2], [0, 1, 2, 0, 3, 4, 1, 2]  # 0 and 3 are alike, as 6 is to 1, 7 to 2
+    made = [
+        graph(number, y, x=torch.full((3, 1), kind)) for number, (y, kind) in enumerate(zip(labels, kinds, strict=True))
+    ]
+    card = prepared(tmp_path, made, splits=file, task="multiclass", metric=metric)
+    told = f"y: 2 graphs are like others with another target; no network that treats them alike {best}"
+    assert [note for note in card["notes"] if note.startswith("y:")] == [told] and card["num_outputs"] == 2
+
+
+def test_codes_of_graphs_that_are_in_no_part_are_not_noted(tmp_path):
+    (tmp_path / "s.json").write_text('{"train": [0, 1], "validation": [2, 3], "test": [4, 5]}')
+    file = {"scheme": "file", "file": str(tmp_path / "s.json"), "content": file_fingerprint(tmp_path / "s.json")}
+
+    def notes(strange):
+        x = [torch.full((3, 1), 7 if number in strange else number % 2) for number in range(8)]
+        made = [graph(number, number % 2, x=own) for number, own in enumerate(x)]
+        found = prepared(tmp_path, made, splits=file, task="multiclass")["notes"]
+        return [note for note in found if note.startswith("x:")]
+
+    assert notes((6, 7)) == []
+    assert notes((4, 6)) == [
+        "x: codes in no training graph, so that nothing is learned of them: 1 in 1 graphs of split 0"
+    ]
 
 
 SINGLE = "y: one value alone in column 2; loss and mae are means over all columns, which it makes smaller; leave it out"
@@ -1225,6 +1322,25 @@ def test_what_no_fit_could_be_judged_on_is_refused(tmp_path, y_of, options, mess
     with pytest.raises(StudyError, match=message):
         prepared(tmp_path, graphs, **options)
     assert not (tmp_path / "o/card.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [("train", "there is nothing to learn from"), ("validation", "{} is undefined on"), ("test", "{} is undefined on")],
+)
+def test_parts_of_a_file_s_splits_that_say_nothing_are_refused(tmp_path, wrong, told):
+    """Each fold is a validation part too, but not each part that a file names."""
+    parts = {"train": [0, 1, 2, 3], "validation": [4, 5, 6, 7], "test": [8, 9, 10, 11]}
+    (tmp_path / "s.json").write_text(json.dumps(parts))
+    file = {"scheme": "file", "file": str(tmp_path / "s.json"), "content": file_fingerprint(tmp_path / "s.json")}
+    for metric, task, useless, what in (
+        ("auroc", "multilabel", 1.0, "no label has both classes"),
+        ("mae", "regression", NAN, "no target is known"),
+    ):
+        graphs = [graph(n, torch.tensor([useless if n in parts[wrong] else n % 2.0])) for n in range(12)]
+        message = f"splits: {told.format(metric)} the {wrong} part of split 0, where {what}"
+        with pytest.raises(StudyError, match=message):
+            prepared(tmp_path, graphs, splits=file, task=task, metric=metric)
 
 
 def test_targets_that_are_never_trained_are_noted(tmp_path):

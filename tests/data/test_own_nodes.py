@@ -105,6 +105,22 @@ def test_a_number_beyond_float32_is_told_with_its_node():
 def test_minus_one_as_a_class_of_nodes_is_noted(tmp_path):
     found = prepared(tmp_path, graph([-1, 0, 1, -1, 0, 1]), {"scheme": "shuffle", "folds": 3, "seed": 0})
     assert (
-        "labels: -1 is a class, of 2 nodes, beside 0 to 1; if it stands for a label that is not known, leave these "
-        "nodes out"
+        "labels: -1 is a class, of 2 nodes, beside 0 to 1; if it stands for a label that is not known, name splits in "
+        "a file that leave these nodes out"
     ) in found.card["notes"]
+
+
+def test_a_class_of_nodes_in_no_part_is_none(tmp_path):
+    """As files of partly labelled graphs have it: it was an output beside the others, in parameters and card."""
+    file = tmp_path / "splits.json"
+    file.write_text('{"train": [1, 2], "validation": [4], "test": [5]}')
+    splits = {"scheme": "file", "file": str(file), "content": file_fingerprint(file)}
+    found = prepared(tmp_path, graph([-1, 0, 7, -1, 7, 0]), splits)
+    assert (found.card["num_outputs"], found.card["label_mapping"]) == (2, {"0": 0, "7": 1})
+    assert found.card["labels"] == {"counts": [2, 2]}
+    assert found.graphs.y[[1, 2, 4, 5]].tolist() == [0, 1, 1, 0] and found.graphs.y[[0, 3]].tolist() == [2, 2]
+    assert [note for note in found.card["notes"] if note.startswith("labels")] == [
+        "labels: no class is -1, of 2 nodes in no part of any split"
+    ]
+    (batch,) = Batches(found.graphs, found.splits[0]["test"], 1, "node").epoch()
+    assert batch.y.tolist() == [0]

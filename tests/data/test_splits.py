@@ -104,7 +104,17 @@ def test_the_splits_of_a_file_are_those_that_it_names(tmp_path):
 def test_how_much_of_a_test_part_other_splits_see(tmp_path):
     named = [{"train": [0], "validation": [1], "test": [2, 3, 4]}, {"train": [2], "validation": [0], "test": [1, 4]}]
     _, notes = file_splits(asked_of(tmp_path / "s.json", named), range(5), 5)
-    assert notes == ["splits: 33 to 50% of a test part are in the training or validation part of another split"]
+    assert notes == [
+        "splits: 33 to 50% of a test part are in the training or validation part of another split",
+        "splits: 33 to 50% of a test part are in the test part of another split",
+    ]
+    many = list(range(1000))
+    rare = [{"train": [1000], "validation": [1001], "test": many}, {"train": [0], "validation": [1002], "test": [1003]}]
+    _, notes = file_splits(asked_of(tmp_path / "s.json", rare), range(1004), 1004)
+    assert notes == ["splits: 0 to under 1% of a test part are in the training or validation part of another split"]
+    one_test = [{"train": [0], "validation": [1], "test": [2]}, {"train": [1], "validation": [0], "test": [2]}]
+    _, notes = file_splits(asked_of(tmp_path / "s.json", one_test), range(3), 3)
+    assert notes == ["splits: 100% of a test part are in the test part of another split"]
     apart = [{"train": [0], "validation": [1], "test": [2]}, {"train": [0], "validation": [1], "test": [3]}]
     assert file_splits(asked_of(tmp_path / "s.json", apart), range(4), 4)[1] == []
 
@@ -123,6 +133,7 @@ def test_a_file_counts_the_graphs_that_were_left_out(tmp_path):
         ({"train": [0], "validation": [3], "test": [2, 6]}, "split 0: test names item 6, but the data set has 6, numbered from 0 to 5; mend the file"),
         ({"train": [0], "validation": [1], "test": [2]}, "split 0: all items of validation are graphs without nodes; mend the file"),
         ({"train": [0], "validation": [0], "test": [2]}, "split 0: item 0 stands 2 times in it"),
+        ([{"train": [0], "validation": [2], "test": [3]}, {"train": [0], "validation": [1, 2], "test": [3, 4]}], "split 1 is split 0 again, but for graphs without nodes"),
     ],
 )  # fmt: skip
 def test_a_file_that_does_not_fit_the_data(tmp_path, named, message):

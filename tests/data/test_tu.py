@@ -130,6 +130,16 @@ def test_made_features_and_no_stale_cache(tmp_path):
     assert "degree" in degree.features
 
 
+def test_labels_that_made_features_replace_are_not_read(tmp_path):
+    changes_in_time = "0, 1, 4, 0\n0, 1\n0, 1\n0, 0\n0, 1, 2, 0\n0, 1\n"  # as sets of temporal graphs have them
+    mirror = write_set(tmp_path / "mirror", node_attributes=None, edge_attributes=None, node_labels=changes_in_time)
+    loaded = read(tmp_path, mirror, features="degree")
+    assert loaded.graphs.x.argmax(dim=1).tolist() == [1, 2, 1, 1, 1, 0]
+    assert loaded.notes == ["files that are not read: TINY_node_labels.txt"]
+    with pytest.raises(StudyError, match="TINY_node_labels.txt: cannot be read .line 2 is '0, 1'"):
+        read(tmp_path, mirror)
+
+
 def test_a_degree_counts_the_edges_that_lead_to_a_node(tmp_path):
     mirror = write_set(tmp_path / "mirror", edge_labels=None, edge_attributes=None, A="1, 2\n3, 2\n4, 5\n")
     degree = read(tmp_path, mirror, features="degree").graphs.x
@@ -252,6 +262,13 @@ def test_a_file_of_a_known_set_is_missed(tmp_path, name, part):
 def test_attributes_of_a_known_set_are_not_missed_where_nothing_takes_them(tmp_path):
     mirror = write_set(tmp_path / "mirror", "ENZYMES", edge_attributes=None, node_attributes=None)
     assert read(tmp_path, mirror, name="ENZYMES").graphs.x.size(1) == 3
+
+
+def test_labels_of_a_known_set_are_not_missed_where_nothing_takes_them(tmp_path):
+    mirror = write_set(tmp_path / "mirror", "MUTAG", node_labels=None)
+    assert read(tmp_path, mirror, name="MUTAG", features="constant").graphs.x.tolist() == [[1]] * 6
+    with pytest.raises(StudyError, match="MUTAG_node_labels.txt is not in"):
+        read(tmp_path, mirror, name="MUTAG")
 
 
 def test_unknown_features_are_refused(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from ssma.errors import StudyError
 from ssma.study.config import parse_study
 from ssma.study.cost import plan_cost
-from ssma.study.ids import argument_fingerprint, data_fingerprint, digest, file_fingerprint
+from ssma.study.ids import argument_files, argument_fingerprint, data_fingerprint, digest, file_fingerprint
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.space import idle_on
@@ -242,8 +242,10 @@ def test_an_argument_that_names_files(tmp_path, monkeypatch):
     assert argument_fingerprint(str(tmp_path)) == digest({"raw/b.csv": sha}, 64)
     listed = {"files": ["train", str(tmp_path / "a.csv")], "size": 3}
     assert argument_fingerprint(listed) == digest({"files": digest({"1": sha}, 64)}, 64)
+    assert argument_files([listed, str(tmp_path)]) == {tmp_path / "a.csv", tmp_path / "far/b.csv"}
     nothing = ["", "train", "a" * 5000, "\0", "~nobody/x", 3, 0.5, None, True, [], {"a": ["x"]}, str(tmp_path / "far")]
     assert [argument_fingerprint(value) for value in nothing] == [None] * len(nothing)
+    assert argument_files(nothing) == set()
 
 
 def test_fingerprints(tmp_path):
