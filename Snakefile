@@ -22,8 +22,7 @@ rule all:
 
 
 onstart:
-    date_today(Results(Path(RESULTS)))
-    write_record(Path(PLAN_FILE), PLAN)
+    begin(Results(Path(RESULTS)), PLAN)
 
 
 # A report of what there is, failed and missing cells marked. Without the frame the next run makes it anew.

@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from ssma.cli import main
+from ssma.study.config import parse_study
 from ssma.study.lookup import read_plan
+from ssma.study.plan import make_plan
 from ssma.study.records import write_record
 
 ROOT = Path(__file__).parents[1]
@@ -369,6 +371,33 @@ def test_a_study_file_is_one_also_in_capitals(tmp_path, monkeypatch, capsys):
         "--cores all --configfile STUDY.yaml) or by `ssma plan STUDY.yaml --write results/quickstart/plan.json`, and "
         "looked for in the folder that a command is called in\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "now", "told"),
+    [
+        ("splits", "seed", {}, False),
+        ("splits", "seed", {"splits": {"seed": 1}}, True),
+        ("splits", "seed", {"splits": {"folds": 4}}, True),
+        ("tune", "storage", {}, False),
+        ("datasets", "MUTAG", {}, True),
+    ],
+)
+def test_a_plan_of_older_code_is_of_the_same_study(tmp_path, monkeypatch, caplog, table, key, now, told):
+    """It lacks the keys that came since; an entry of the user's own it does not lack."""
+    monkeypatch.chdir(tmp_path)
+    study = {
+        "study": "s",
+        "datasets": {"MUTAG": {"source": "tu"}, "PROTEINS": {"source": "tu"}},
+        "layers": ["gcn"],
+        "ablations": {"slots": {"axes": {"ssma.kappa": [2, 3]}}},
+    }
+    plan = make_plan(parse_study(study))
+    del plan["config"][table][key]
+    write_record(Path("results/s/plan.json"), plan)
+    Path("study.yaml").write_text(json.dumps(study | now))
+    assert main(["status", "study.yaml"]) == 0
+    assert [message.partition("other values of ")[2].split()[0] for message in caplog.messages] == [table] * told
 
 
 def test_a_study_file_that_says_otherwise_than_the_plan_is_told(tmp_path, monkeypatch, capsys, caplog):

@@ -1,22 +1,24 @@
 """What the workflow needs from the machine: how jobs find package and Python, and no locks of runs that are dead."""
 
 import fcntl
+import getpass
 import json
 import os
 import re
 import shlex
 import sys
 import time
-from base64 import urlsafe_b64encode
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ssma.errors import StudyError
 from ssma.study.ids import digest
 from ssma.study.locks import lock_errors
+from ssma.study.notes import Notes
 from ssma.study.part import arms_of, part
 from ssma.study.paths import Results
-from ssma.study.records import SEAL, foreign
+from ssma.study.records import SEAL, foreign, read_record, write_record
 
 FAILED = re.compile(r"split [0-9]+ failed: \w+: ")
 """Reason of a trial that an exception ended, whose type it names; what is said without one, as of a budget that is too
@@ -32,6 +34,9 @@ LOOKS = (
 )  # fmt: skip
 """Options with which Snakemake runs no job; it reads the workflow before it says which was given."""
 
+BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
+"""Variables by which torch binds its threads to cores, the first one to the first core, when it is imported."""
+
 
 def prepare_jobs(package: Path) -> str:
     """Makes ``python`` in jobs the one that runs Snakemake (conda's own comes before it), and returns shell code that
@@ -40,12 +45,18 @@ def prepare_jobs(package: Path) -> str:
     By that code jobs find the package, and what is on the user's PYTHONPATH, from any working directory. It is in the
     command because Snakemake takes PYTHONPATH out of the environment of conda jobs. Braces are doubled: Snakemake
     fills in what stands between single ones. Sets of texts have the same order in every job: a user's class may number
-    what it finds by it.
+    what it finds by it. And no job binds its threads to cores, as clusters may have it by default: jobs do not know of
+    each other, so that all would take the same ones. A user whom the machine has no name for, as in a container that is
+    run by a number, gets the number as name: without one Snakemake ends in a traceback.
     """
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):  # the latter since Python 3.13
+        os.environ["USER"] = str(os.getuid())
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     modules = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH")]))
     quoted = shlex.quote(modules).replace("{", "{{").replace("}", "}}")
-    return f"set -euo pipefail; export PYTHONPATH={quoted} PYTHONHASHSEED=0; "
+    return f"set -euo pipefail; unset {' '.join(BINDING)}; export PYTHONPATH={quoted} PYTHONHASHSEED=0; "
 
 
 def this_command() -> str:
@@ -56,15 +67,12 @@ def this_command() -> str:
     return os.path.relpath(script) if script.is_relative_to(Path.cwd()) else str(script)
 
 
-def free_dead_locks(folder: Path, study: str) -> tuple[int, bool]:
+def free_dead_locks(notes: Notes, study: str) -> tuple[int, bool]:
     """Removes Snakemake's locks of a study in a working directory if no run of it is alive there.
 
     Every run holds a shared lock of its study for as long as it lives, which the system takes back when it is killed;
-    Snakemake's own locks are files, which stay. Two runs of a study at once are still refused by Snakemake. Locks of
-    other studies are left: one that runs beside it is none of ours.
-
-    Args:
-        folder: The ``.snakemake`` folder.
+    Snakemake's own locks are files, or rows of its database, which stay. Two runs of a study at once are still refused
+    by Snakemake. Locks of other studies are left: one that runs beside it is none of ours.
 
     Returns:
         The descriptor of the held lock, which stays open until the process ends, and whether no other run of the study
@@ -73,29 +81,18 @@ def free_dead_locks(folder: Path, study: str) -> tuple[int, bool]:
     Raises:
         StudyError: If the folder cannot be written, or the file system has no locks.
     """
-    alive, alone = folder / f"alive-{study}", False
+    alive, alone = notes.folder / f"alive-{study}", False
     with lock_errors(alive):
-        folder.mkdir(exist_ok=True)
+        notes.folder.mkdir(exist_ok=True)
         descriptor = os.open(alive, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             alone = True
-            for lock in (folder / "locks").glob("*.lock"):
-                if study in _locked_studies(lock):
-                    lock.unlink()
+            notes.unlock(study)
         except BlockingIOError:
             pass  # another run of it is alive and needs its locks
         fcntl.flock(descriptor, fcntl.LOCK_SH)
     return descriptor, alone
-
-
-def _locked_studies(lock: Path) -> set[str]:
-    """Returns whose files a lock of Snakemake names: results/STUDY/... and reports/STUDY/..., a line each."""
-    try:
-        lines = lock.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:  # the run of another study has just ended
-        return set()
-    return {parts[1] for line in lines if len(parts := line.split("/")) > 1}
 
 
 def forget_lost(results: Results, plan: dict[str, Any]) -> None:
@@ -129,7 +126,7 @@ def runs_nothing(arguments: list[str]) -> bool:
     return dry is not None or (looks and not any(option.startswith("--report-a") for option in options))
 
 
-def forget_outdated(results: Results, plan: dict[str, Any], folder: Path, dry: bool) -> None:
+def forget_outdated(results: Results, plan: dict[str, Any], notes: Notes, dry: bool) -> None:
     """Removes the frame and the pages of single ablations that show something else than the records, where Snakemake
     does not know.
 
@@ -140,7 +137,6 @@ def forget_outdated(results: Results, plan: dict[str, Any], folder: Path, dry: b
 
     Args:
         plan: The plan as the study file is now.
-        folder: The ``.snakemake`` folder.
         dry: Whether nothing will run: what Snakemake has a note of may then be wanted for the plan that it was made
             for.
     """
@@ -150,9 +146,8 @@ def forget_outdated(results: Results, plan: dict[str, Any], folder: Path, dry: b
     for name, file in {None: results.frame, **pages}.items():
         if not file.exists():
             continue
-        note = folder / "metadata" / urlsafe_b64encode(str(file).encode()).decode()
         arms = arms_of(plan, name) if name else [arm["id"] for arm in plan["arms"]]
-        kept = not made_for or (dry and os.path.exists(note)) or _shown(made_for, name) == _shown(plan, name)
+        kept = not made_for or (dry and notes.has(file)) or _shown(made_for, name) == _shown(plan, name)
         if older_than_records(file, results, arms) or not kept:
             file.unlink(missing_ok=True)
 
@@ -171,6 +166,16 @@ def older_than_records(file: Path, results: Results, arms: list[str]) -> bool:
     return any(path.stat().st_mtime > file.stat().st_mtime for path in records)
 
 
+def begin(results: Results, plan: dict[str, Any]) -> None:
+    """Writes the plan that jobs read, unless it is there, and gives what is dated in the future the present."""
+    date_today(results)
+    with suppress(StudyError):  # it is not there, or was changed since
+        made = read_record(results.plan)
+        if {key: value for key, value in made.items() if key != SEAL} == plan:
+            return
+    write_record(results.plan, plan)
+
+
 def date_today(results: Results) -> None:
     """Gives files that are dated in the future, by another machine's clock, the present: what is made of them would be
     older than they are, and Snakemake takes such a job for failed. Those that others are made of come first.
@@ -178,7 +183,7 @@ def date_today(results: Results) -> None:
     of_arms = (f"arms/*/{name}" for name in ("chosen.json", "evaluation.json", "tuned", "evaluated"))
     patterns = ("mlflow/created", "data/*/card.json", "theory/*.csv", *of_arms, "*.parquet")
     for path in [path for pattern in patterns for path in results.root.glob(pattern)]:
-        if path.stat().st_mtime > time.time():
+        if path.stat().st_mtime > time.time() and os.access(path, os.W_OK):
             path.touch()
 
 

@@ -24,12 +24,27 @@ def started_plan(study_file: Path) -> Path:
     path = Results(Path("results", study.study)).plan
     if path.exists():
         then, now = read_plan(path)["config"], canonical(study.model_dump(mode="json"))
-        if other := [key for key in now if then.get(key, now[key]) != now[key]]:
+        said = canonical(study.model_dump(mode="json", exclude_defaults=True))
+        if other := [key for key in now if key in then and _differ(then[key], now[key], said.get(key))]:
             log.warning(
                 "%s: is of the study as it was started last, with other values of %s than %s has now",
                 path, ", ".join(other), study_file,
             )  # fmt: skip
     return path
+
+
+def _differ(then: Any, now: Any, said: Any) -> bool:
+    """Says whether two tables have other values; a key that the former lacks, as that of older code, had its default.
+
+    Args:
+        said: The latter without defaults.
+    """
+    if not isinstance(then, dict) or not isinstance(now, dict):
+        return then != now
+    said = said or {}
+    return not then.keys() <= now.keys() or any(
+        _differ(then[key], value, said.get(key)) if key in then else key in said for key, value in now.items()
+    )
 
 
 def read_plan(path: Path) -> dict[str, Any]:

@@ -27,6 +27,11 @@ class Results:
     def store(self) -> Path:
         return self.root / "mlflow"
 
+    @property
+    def store_made(self) -> Path:
+        """The workflow's flag of the store: without it, each arm that is added would run the jobs of all again."""
+        return self.store / "created"
+
     def data(self, dataset_id: str) -> Path:
         return self.root / "data" / dataset_id
 

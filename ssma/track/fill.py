@@ -33,6 +33,7 @@ def fill(results: Results, plan: dict[str, Any]) -> dict[str, int]:
             if results.chosen(arm["id"]).exists() or results.evaluation(arm["id"]).exists():
                 with mlflow_errors(uri):
                     _fill_arm(tracker, results, arm, counts)
+        results.store_made.touch()
     return counts | {"new_runs": tracker.created}
 
 

@@ -161,8 +161,14 @@ def mlflow_errors(uri: str) -> Iterator[None]:
             remedy = "the server names this folder for artifacts: start it so that it takes them (mlflow server with "
             remedy += "--artifacts-destination, not --default-artifact-root) and rename the experiment there, which "
             remedy += "keeps the folder, or set track.enabled: false"
+        if "error code 401" in str(error):
+            remedy = "put your user and password into the variables MLFLOW_TRACKING_USERNAME and "
+            remedy += "MLFLOW_TRACKING_PASSWORD, or a token into MLFLOW_TRACKING_TOKEN"
         if "locate revision" in str(error):
             remedy = "it is a newer MLflow's, or another program's, such as Optuna: set track.uri to another one"
+        if "out-of-date database schema" in str(error):
+            remedy = "its tables are those of another MLflow: of an older one, make a copy and run `mlflow db upgrade "
+            remedy += f"{_without_password(uri)}`; of a newer one, install that"
         if DELETED in str(error):
             remedy = "leave the runs of a job alone until it has ended"
         if isinstance(error, UnicodeError):

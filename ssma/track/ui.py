@@ -26,7 +26,7 @@ OF_A_SERVER = (
     "MLFLOW_WORKSPACE",
 )
 """Options of a server that is run here for other work: with one of them the UI ends, or answers elsewhere or to
-nobody here."""
+nobody here. So it is with those of uvicorn, which MLflow starts and which reads a variable for each of its own."""
 
 
 def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
@@ -49,7 +49,8 @@ def open_ui(results: Results, plan: dict[str, Any], port: int) -> None:
     create_store(uri, artifact_folder(results), plan["study"])
     arguments = ["ui", "--backend-store-uri", uri, "--workers", "1", "--port", str(port)]
     log.info("MLflow UI: http://localhost:%d", port)
-    environment = {name: value for name, value in os.environ.items() if name not in OF_A_SERVER}
+    others = {name for name in os.environ if name in OF_A_SERVER or name.startswith("UVICORN_")}
+    environment = {name: value for name, value in os.environ.items() if name not in others}
     environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     os.execve(sys.executable, [sys.executable, "-m", "mlflow", *arguments], environment)
 

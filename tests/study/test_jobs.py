@@ -1,6 +1,7 @@
 """What the workflow puts before each job's command, and which jobs it takes for done."""
 
 import errno
+import getpass
 import json
 import os
 import subprocess
@@ -15,11 +16,20 @@ from snakemake.shell import shell
 from ssma.errors import StudyError
 from ssma.study.config import parse_study
 from ssma.study.ids import git_commit
-from ssma.study.jobs import date_today, forget_lost, forget_outdated, free_dead_locks, prepare_jobs, runs_nothing
+from ssma.study.jobs import (
+    begin,
+    date_today,
+    forget_lost,
+    forget_outdated,
+    free_dead_locks,
+    prepare_jobs,
+    runs_nothing,
+)
 from ssma.study.locks import exclusive
+from ssma.study.notes import Notes
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
-from ssma.study.records import write_record
+from ssma.study.records import read_record, write_record
 from ssma.track.live import try_again
 
 
@@ -56,6 +66,33 @@ def test_jobs_get_paths_with_any_characters(tmp_path, monkeypatch):
 )
 def test_a_start_that_runs_no_job_is_known_however_it_is_written(arguments, nothing):
     assert runs_nothing(arguments.split()) is nothing
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_user_whom_the_machine_does_not_know_has_a_name(tmp_path, monkeypatch, known):
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "")  # which restores them after the test
+
+    def unknown(number):
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    if not known:
+        monkeypatch.setattr("pwd.getpwuid", unknown)
+    name = getpass.getuser() if known else str(os.getuid())
+    prepare_jobs(tmp_path)
+    assert getpass.getuser() == name
+
+
+@pytest.mark.parametrize("variable", ["OMP_PROC_BIND=true", "OMP_PLACES=cores", "GOMP_CPU_AFFINITY=0"])
+def test_jobs_side_by_side_are_not_bound_to_one_core(tmp_path, monkeypatch, variable):
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setenv(*variable.split("="))
+    monkeypatch.setattr(shell, "_process_prefix", None)
+    shell.prefix(prepare_jobs(tmp_path))
+    cores = "python -c 'import os; import torch; print(len(os.sched_getaffinity(0)))'"
+    found = subprocess.run(["bash", "-c", shell._process_prefix + cores], capture_output=True, text=True, check=True)
+    assert int(found.stdout) == len(os.sched_getaffinity(0))
 
 
 def test_sets_of_texts_have_one_order_in_all_jobs(tmp_path, monkeypatch):
@@ -164,7 +201,7 @@ def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monk
             os.utime(path, (0, 0))
         then = made[0].stat().st_mtime + seconds
         os.utime(results.evaluation(two), (then, then))
-        forget_outdated(results, now, Path(".snakemake"), dry)
+        forget_outdated(results, now, Notes(Path(".snakemake")), dry)
         return [path for path in made if path.exists()]
 
     assert left(seconds=-1) == made
@@ -211,7 +248,7 @@ def test_a_file_system_without_locks_is_named_in_one_error(tmp_path, monkeypatch
     monkeypatch.setattr("fcntl.flock", flock)
     for lock, take in (
         ("fit.lock", lambda: exclusive(tmp_path / "fit.lock").__enter__()),
-        ("alive-mine", lambda: free_dead_locks(tmp_path, "mine")),
+        ("alive-mine", lambda: free_dead_locks(Notes(tmp_path), "mine")),
     ):
         with pytest.raises(StudyError) as caught:
             take()
@@ -231,7 +268,7 @@ def test_the_locks_of_a_dead_study_are_freed_beside_a_living_one(tmp_path):
     def kept_after(study):
         for name, files in locks.items():
             (tmp_path / "locks" / name).write_text(files)
-        descriptor, alone = free_dead_locks(tmp_path, study)
+        descriptor, alone = free_dead_locks(Notes(tmp_path), study)
         held.append(descriptor)
         return {path.name for path in (tmp_path / "locks").iterdir()}, alone
 
@@ -246,6 +283,21 @@ def test_the_locks_of_a_dead_study_are_freed_beside_a_living_one(tmp_path):
     finally:
         for descriptor in held:
             os.close(descriptor)
+
+
+def test_a_plan_is_written_where_it_is_not_there_or_was_changed(tmp_path):
+    results, plan = Results(tmp_path), {"kind": "plan", "study": "s", "lr": 0.1}
+    begin(results, plan)
+    made = results.plan.read_text()
+    os.utime(results.plan, (0, 0))
+    begin(results, plan)
+    assert results.plan.stat().st_mtime == 0
+    for other in (made.replace("0.1", "0.2"), made[:20], ""):
+        results.plan.write_text(other)
+        begin(results, plan)
+        assert results.plan.read_text() == made
+    begin(results, plan | {"lr": 0.2})
+    assert read_record(results.plan)["lr"] == 0.2
 
 
 def test_a_lock_that_cannot_be_made_is_named_in_one_error(tmp_path):

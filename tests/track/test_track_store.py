@@ -540,6 +540,14 @@ def test_a_server_that_wants_to_be_asked_later_is_not_waited_for(results, warnin
     assert "cannot be used" in line
 
 
+def test_a_server_that_asks_who_it_is_tells_where_that_is_said(results, warnings_of):
+    with answering(401, b"You are not authenticated.") as (uri, _):
+        assert open_tracker(results, make_plan(["one"], uri=uri)).tracker is None
+    (line,) = warnings_of()
+    assert "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or a token into MLFLOW_TRACKING_TOKEN. Rec" in line
+    assert "track.uri" not in line
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"status": "healthy"}'])
 def test_a_server_that_is_none_of_mlflow_is_named(results, warnings_of, body):
     """To MLflow such an answer is an experiment without an id, and so is a run: all would be logged to nowhere."""
@@ -588,6 +596,20 @@ def test_a_database_of_optuna_costs_one_warning_and_is_not_to_be_deleted(tmp_pat
     assert "Can't locate revision" in line and "such as Optuna: set track.uri to another one. Records are" in line
     assert "delete" not in line
     assert optuna.get_all_study_names(address) == ["mine"]
+
+
+def test_a_store_of_another_mlflow_costs_one_warning_and_is_to_be_upgraded(results, tmp_path, warnings_of):
+    plan, file = make_plan(["one"]), tmp_path / "older.db"
+    open_tracker(results, plan)
+    shutil.copy(results.store / "mlflow.db", file)  # MLflow looks once in a process at the version of a store
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = 'cc1f77228345'")  # of MLflow 1.28
+    plan = make_plan(["one"], uri=f"sqlite:///{file}")
+    assert open_tracker(results, plan).tracker is None
+    (line,) = warnings_of()
+    assert "found version cc1f77228345" in line
+    assert f"run `mlflow db upgrade sqlite:///{file}`; of a newer one, install that. Records are" in line
+    assert "delete" not in line
 
 
 @pytest.mark.parametrize("what", ["run", "experiment"])

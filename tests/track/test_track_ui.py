@@ -43,6 +43,7 @@ def test_options_of_a_server_for_other_work_are_none_of_the_ui(tmp_path, monkeyp
         ("MLFLOW_SERVER_ALLOWED_HOSTS", "mlflow.example.org"),
         ("MLFLOW_STATIC_PREFIX", "/mlflow"),
         ("MLFLOW_WORKSPACE", "team"),
+        ("UVICORN_UDS", "/run/other.sock"),
     ):
         monkeypatch.setenv(name, value)
     assert main(["ui", str(tmp_path / "plan.json")]) == 0

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ssma.cli import main
+
 ROOT = Path(__file__).parents[2]
 TINY = {
     "study": "tiny",
@@ -142,6 +144,16 @@ def test_only_what_a_change_touches_runs_again(finished):
     title = TINY | {"title": "Other words"}
     assert jobs(snakemake(finished, "-n", study=title)[1]) == {"collect": 1, "report": 1, "all": 1}
     assert "Nothing to be done" in snakemake(finished, "-n")[1]
+
+
+def test_an_arm_that_is_added_runs_alone_also_where_the_store_was_made_again(finished, tmp_path, monkeypatch):
+    shutil.copytree(finished, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    shutil.rmtree("results/tiny/mlflow")
+    assert main(["track", "results/tiny/plan.json"]) == 0
+    more = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum", "ssma", "mean"]}}}}
+    last = {"collect": 1, "report": 1, "all": 1}
+    assert jobs(snakemake(tmp_path / "copy", "-n", study=more)[1]) == {"tune": 1, "evaluate": 1} | last
 
 
 def test_an_arm_that_was_evaluated_again_alone_gets_into_the_report(finished, tmp_path):
@@ -358,6 +370,33 @@ def test_a_start_without_hooks_runs_the_study_as_it_is_now(finished, tmp_path):
     assert status == 0, output
     table = (tmp_path / "copy/reports/tiny/tables/aggregator.csv").read_text()
     assert "sum" in table and "ssma" not in table
+
+
+MODULE = f"""
+configfile: "study.yaml"
+
+
+module ssma:
+    snakefile:
+        "{ROOT}/Snakefile"
+    config:
+        config
+
+
+use rule * from ssma as ssma_*
+"""
+
+
+@pytest.mark.parametrize("how", ["--no-hoo", "profile", "module"])
+def test_jobs_find_their_plan_where_no_hook_is_called(tmp_path, how):
+    (tmp_path / "module.smk").write_text(MODULE)
+    (tmp_path / "profile").mkdir()
+    (tmp_path / "profile/config.yaml").write_text("no-hooks: true\n")
+    options = {"--no-hoo": ["--no-hoo"], "profile": ["--profile", "profile"], "module": ["--snakefile", "module.smk"]}
+    study = TINY | {"track": {"enabled": False}}
+    status, output = snakemake(tmp_path, *options[how], "results/tiny/mlflow/created", study=study)
+    assert status == 0, output
+    assert len(read(tmp_path / "results/tiny/plan.json")["arms"]) == 2
 
 
 def test_a_key_that_stands_twice_is_refused(tmp_path):

@@ -1,6 +1,6 @@
 rule tune:
     input:
-        store=rules.store.output,
+        store=ancient(rules.store.output),
         card=lambda wildcards: f"{RESULTS}/data/{ARMS[wildcards.arm]}/card.json",
     output:
         touch(f"{RESULTS}/arms/{{arm}}/tuned"),
@@ -19,7 +19,7 @@ rule tune:
 
 rule evaluate:
     input:
-        store=rules.store.output,
+        store=ancient(rules.store.output),
         card=lambda wildcards: f"{RESULTS}/data/{ARMS[wildcards.arm]}/card.json",
         tuned=lambda wildcards: rules.tune.output if wildcards.arm in SEARCHED else [],
     output:

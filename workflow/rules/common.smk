@@ -4,25 +4,27 @@ from pathlib import Path
 from snakemake.logging import logger
 from snakemake.utils import update_config
 
-sys.path.insert(0, str(workflow.basedir))
+# Not `workflow.basedir`, which is that of a workflow that takes this one as a module.
+PACKAGE = Path(str(workflow.current_basedir)).parents[1]
+sys.path.insert(0, str(PACKAGE))
 
 from ssma.errors import StudyError
 from ssma.study.config import parse_study
 from ssma.study.cost import describe, plan_cost
 from ssma.study.ids import code_fingerprint, digest
 from ssma.study.jobs import (
-    date_today,
+    begin,
     forget_lost,
     forget_outdated,
     free_dead_locks,
     prepare_jobs,
     runs_nothing,
 )
+from ssma.study.notes import Notes
 from ssma.study.part import arms_of, compares, part
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.reading import from_command_line, read_study
-from ssma.study.records import write_record
 
 try:
     for path in workflow.configfiles:
@@ -32,13 +34,14 @@ try:
     if workflow.is_main_process:
         dry = workflow.output_settings.dryrun or runs_nothing(sys.argv)
         results = Results(Path("results", PLAN["study"]))
-        _, alone = free_dead_locks(Path(".snakemake"), PLAN["study"])
+        notes = Notes.of(workflow.workflow_settings)
+        _, alone = free_dead_locks(notes, PLAN["study"])
         if alone:  # else a dry run would take from a run what its jobs need
             forget_lost(results, PLAN)
-            forget_outdated(results, PLAN, Path(".snakemake"), dry)
-            if "--no-hooks" in sys.argv and not dry:  # else `onstart` does
-                date_today(results)
-                write_record(results.plan, PLAN)
+            forget_outdated(results, PLAN, notes, dry)
+            # `onstart` is not called with --no-hooks, nor in a module of another.
+            if not dry:
+                begin(results, PLAN)
         cores = (
             workflow.resource_settings.cores or workflow.resource_settings.nodes or 1
         )
@@ -69,7 +72,7 @@ THEORY = Planned(
 DRAWN = [name for name in PLAN["ablations"] if compares(PLAN, name)]
 GPUS = 0 if PLAN["config"]["device"] == "cpu" else 1
 
-shell.prefix(prepare_jobs(Path(workflow.basedir)))
+shell.prefix(prepare_jobs(PACKAGE))
 
 
 wildcard_constraints:
