@@ -7,7 +7,15 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.utils import degree, scatter, softmax
 
-from ssma.aggr.grouped import GroupedAggregation, check_switch, group_extremum, group_mean, group_sizes, is_number
+from ssma.aggr.grouped import (
+    GroupedAggregation,
+    check_switch,
+    group_extremum,
+    group_mean,
+    group_product,
+    group_sizes,
+    is_number,
+)
 
 
 class SumAggregation(GroupedAggregation):
@@ -60,7 +68,7 @@ class MulAggregation(GroupedAggregation):
     """
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
-        return scatter(x, index, 0, dim_size, "mul")
+        return group_product(x, index, dim_size)
 
 
 class MedianAggregation(GroupedAggregation):

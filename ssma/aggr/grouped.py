@@ -10,7 +10,7 @@ from torch.nn.functional import linear
 from torch_geometric.nn.aggr import Aggregation
 from torch_geometric.utils import degree, scatter
 
-from ssma.aggr.opaque import full_precision, recorded
+from ssma.aggr.opaque import full_precision, recorded, transformed
 
 
 def refuse_script(aggr: Aggregation) -> None:
@@ -200,6 +200,25 @@ def group_extremum(x: Tensor, index: Tensor, dim_size: int, reduce: str) -> Tens
     found = start.scatter_reduce(0, rows.expand_as(x), x, reduce)
     empty = degree(index, dim_size, torch.long) == 0
     return found.masked_fill(empty.view(-1, *rows.shape[1:]), 0)
+
+
+def group_product(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+    """Returns the product of each group of rows, 1 where a group is empty.
+
+    Going forward, as transforms of `torch.func` do, torch has no derivative of it and takes 0 without a word. There it
+    is the last running product of each group, of twice as many rows with each step.
+    """
+    if not transformed():
+        return scatter(x, index, 0, dim_size, "mul")
+    order, step = index.argsort(stable=True), 1
+    group, running = index[order], x[order]
+    while step < index.numel():
+        same = (group[step:] == group[:-step]).view(-1, *[1] * (x.dim() - 1))
+        running = torch.cat([running[:step], running[step:] * torch.where(same, running[:-step], 1)])
+        step *= 2
+    sizes = degree(index, dim_size, torch.long)
+    running = torch.cat([running, x.new_ones(1, *x.shape[1:])])  # its last row is for empty groups
+    return running[torch.where(sizes > 0, sizes.cumsum(0) - 1, index.numel())]
 
 
 def group_sizes(index: Tensor, dim_size: int, ref: Tensor) -> Tensor:

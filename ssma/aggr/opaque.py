@@ -5,15 +5,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 
-def transparent() -> bool:
-    """Says whether someone looks on who sees through torch's own steps only: a transform of `torch.func` (grad, vmap,
-    ...) or `torch.jit.trace`."""
+def transformed() -> bool:
+    """Says whether a transform of `torch.func` (grad, vmap, jvp, ...) or `torch.autograd.forward_ad` is at work."""
     if torch.compiler.is_compiling():
         return False
-    return torch._C._are_functorch_transforms_active() or torch.jit.is_tracing()
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def transparent() -> bool:
+    """Says whether someone looks on who sees through torch's own steps only: whoever :func:`transformed` tells of, or
+    `torch.jit.trace`."""
+    return transformed() or (torch.jit.is_tracing() and not torch.compiler.is_compiling())
 
 
 def recorded() -> bool:

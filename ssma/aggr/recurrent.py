@@ -7,7 +7,7 @@ from torch.nn.functional import linear
 from torch_geometric.utils import degree, scatter
 
 from ssma.aggr.grouped import GroupedAggregation, prepared
-from ssma.aggr.opaque import recorded
+from ssma.aggr.opaque import recorded, transformed
 from ssma.aggr.selection import position_in_group
 
 SHORT = 16
@@ -35,6 +35,13 @@ class RecurrentAggregation(GroupedAggregation):
         self.rnn.reset_parameters()
 
     def aggregate(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
+        if not torch.jit.is_tracing():
+            return self._aggregated(x, index, dim_size)
+        # a trace serves graphs without messages too, but cannot ask: one of zeros goes to a node behind the last
+        x, index = torch.cat([x, x.new_zeros(1, x.size(1))]), torch.cat([index, index.new_full((1,), dim_size)])
+        return self._aggregated(x, index, dim_size + 1)[:-1]
+
+    def _aggregated(self, x: Tensor, index: Tensor, dim_size: int) -> Tensor:
         count = index.numel()
         if count == 0:  # zeros through which a loss can go backward, to messages and weights
             nothing = sum(weight[:0].sum() for weight in self._weights(x.dtype))
@@ -47,20 +54,20 @@ class RecurrentAggregation(GroupedAggregation):
         rank[nodes] = torch.arange(dim_size, device=x.device)
         packed = x[(step * dim_size + rank[index]).argsort()]
         batch_sizes = step.bincount().cpu()
-        last = self._last_state(packed, batch_sizes, int(batch_sizes[0]))
+        last = self._last_state(packed, batch_sizes)
         return x.new_zeros(dim_size, self.in_channels).index_copy(0, nodes[: last.size(0)], last)
 
-    def _last_state(self, packed: Tensor, batch_sizes: Tensor, sequences: int) -> Tensor:
+    def _last_state(self, packed: Tensor, batch_sizes: Tensor) -> Tensor:
         """Returns the hidden state after the last step of each sequence, ``[sequences, channels]``.
 
         Args:
             packed: Rows by step, within a step by rank of their sequence, the longest first, as in PyTorch's
                 `PackedSequence`.
             batch_sizes: Sequences that have a step, step by step, on the CPU.
-            sequences: Number of sequences.
         """
-        weights, state = self._weights(packed.dtype), packed.new_zeros(sequences, self.in_channels)
-        if recorded() or packed.device.type != "cpu" or batch_sizes.numel() <= SHORT:
+        weights, state = self._weights(packed.dtype), torch.zeros_like(packed[: batch_sizes[0]])
+        by_torch = recorded() or packed.device.type != "cpu" or batch_sizes.numel() <= SHORT
+        if by_torch and not transformed():  # transforms know no networks of torch
             return self._run(packed, batch_sizes, state.unsqueeze(0), weights)[0]
         of_input, of_state, input_bias, state_bias = weights
         states, ended = (state,) * self.states, []

@@ -3,7 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,8 +105,17 @@ def make_aggregation(
     if path is not None:
         kind = imported(path)
         takes = (*BY_WIDTH, "degrees") if "degrees" in inspect.signature(kind).parameters else BY_WIDTH
-        with _own_defaults():
-            aggr = kind(**{key: given[key] for key in takes}, **options)
+        arguments = {key: given[key] for key in takes} | options
+        try:
+            with _own_defaults():
+                aggr = kind(**arguments)
+        except TypeError as error:
+            if "argument" not in str(error):
+                raise
+            raise TypeError(
+                f"{error} ({path} is made with {', '.join(arguments)}; around one that takes others, as most of PyG's "
+                f"do, write a class that takes these)"
+            ) from error
         if not isinstance(aggr, Aggregation):
             raise TypeError(f"{path} made a {type(aggr).__name__} but expected a torch_geometric.nn.aggr.Aggregation")
         _check_known(aggr)
@@ -128,12 +137,13 @@ def imported(path: str) -> Callable[..., Aggregation]:
 
 @contextmanager
 def _own_defaults() -> Iterator[None]:
-    """Keeps torch's defaults, which a user's module or class may change, for the network around it, and the GPU that a
-    job has taken."""
+    """Keeps torch's defaults, which a user's module or class may change, for the network around it, the GPU that a job
+    has taken, and the working directory, from which it may name the files that it writes."""
     dtype, device, with_gradients = torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled()
     gpu = torch.cuda.current_device() if torch.cuda.is_initialized() else None
     try:
-        yield
+        with chdir("."):
+            yield
     finally:
         torch.set_default_dtype(dtype)
         torch.set_grad_enabled(with_gradients)

@@ -64,10 +64,11 @@ class SSMAAggregation(Aggregation):
     A node without messages gets a constant, the compressor applied to the unit impulse (the empty product; to ones
     with ``mixing="product"``, to zeros with ``"sum"``). Results are finite for entries up to 1e30, gradients up to
     1e15; where a product of several factors is exactly zero its gradient is infinite, and 0 is taken. Second
-    derivatives are refused to ``create_graph``; transforms of `torch.func` (grad, vmap, jacrev, hessian, ...) run in
-    torch's own steps, which have them and take more memory, and so does `torch.jit.trace`; `torch.jit.script` is
-    refused. The inner part runs in float32 (float64 for float64 inputs); the result has the dtype of the messages. It
-    does not depend on the order of a node's messages, except in random selection where a node has more than kappa.
+    derivatives are refused to ``create_graph``; transforms of `torch.func` (grad, vmap, jacrev, hessian, ...) and
+    `torch.autograd.forward_ad` run in torch's own steps, which have them and take more memory, and so does
+    `torch.jit.trace`; `torch.jit.script` is refused. The inner part runs in float32 (float64 for float64 inputs); the
+    result has the dtype of the messages. It does not depend on the order of a node's messages, except in random
+    selection where a node has more than kappa.
 
     Attention scores see what the layer propagates, :math:`\mathrm{LeakyReLU}(a_k^\top h_i + b_k^\top h_j)`, when the
     aggregation was put into the layer by :func:`ssma.aggr.use_aggregation`. Called alone, there are no node features:

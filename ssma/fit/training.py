@@ -163,13 +163,12 @@ class Training:
         """Keeps the state of the best validation metric; of equal ones the later, as the paper's code does."""
         sign = SIGN[self.task.direction]
         if self.best is None or sign * value >= sign * self.best["value"]:
-            state = copy.deepcopy(self.network.state_dict())
-            self.best = {"epoch": self.epochs, "value": value, "state": state}
+            self.best = {"epoch": self.epochs, "value": value, "state": copy.deepcopy(state_of(self.network))}
 
     def state(self) -> dict[str, Any]:
         """Returns everything that a continuation needs."""
         return {
-            "network": self.network.state_dict(),
+            "network": state_of(self.network),
             "optimizer": self.optimizer.state_dict(),
             "schedule": self.schedule.state_dict(),
             "history": self.history,
@@ -218,15 +217,28 @@ def _leaves(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
             ahead += [before for before, _ in node.next_functions]
 
 
+def state_of(network: nn.Module) -> dict[str, Any]:
+    """Returns what a network has learnt and keeps, also in buffers that its class leaves out of its files."""
+    state = network.state_dict()
+    state.update((name, buffer.detach()) for name, buffer in network.named_buffers() if name not in state)
+    return state
+
+
+@torch.no_grad()
 def load_state(network: nn.Module, state: dict[str, Any]) -> None:
     """Gives a network a state that it had, with the buffers that its modules made, or made anew, while they ran."""
-    device, own = next(network.parameters()).device, _tensors(network.state_dict())
-    shapes = {name: value.shape for name, value in own.items() if not is_lazy(value)}
+    device, own = next(network.parameters()).device, _tensors(state_of(network))
+    kinds = {name: (value.shape, value.dtype) for name, value in own.items() if not is_lazy(value)}
     for name, value in _tensors(state).items():
-        if shapes.get(name) != value.shape:
+        if kinds.get(name) != (value.shape, value.dtype):
             module, _, buffer = name.rpartition(".")
             network.get_submodule(module).register_buffer(buffer, value.to(device, copy=True))
-    network.load_state_dict(state)
+    own = network.state_dict()  # with the versions of its modules
+    for name in state.keys() - own.keys():
+        network.get_buffer(name).copy_(state[name])
+    for name in [*own]:
+        own[name] = state.get(name)
+    network.load_state_dict(own)
 
 
 def _tensors(state: dict[str, Any]) -> dict[str, torch.Tensor]:

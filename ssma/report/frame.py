@@ -193,7 +193,8 @@ def _frame(rows: list[dict[str, Any]]) -> "pandas.DataFrame":
 
 
 def _series(values: list[Any]) -> "pandas.Series":
-    """One type per column, as parquet asks: a column of mixed types becomes text, other texts are left as they are."""
+    """One type per column, as parquet asks: a column of mixed types becomes text. Other texts are left as they are, but
+    one that another value becomes, as that of 1, is in quotes."""
     import pandas
 
     kinds = {type(value) for value in values if value is not None}
@@ -201,5 +202,7 @@ def _series(values: list[Any]) -> "pandas.Series":
         return pandas.Series(values, dtype="boolean")
     if kinds and kinds <= {int, float}:
         return pandas.Series(values, dtype="Int64" if kinds == {int} else "float64")
-    texts = [value if value is None or isinstance(value, str) else canonical_json(value) for value in values]
+    taken = {canonical_json(value) for value in values if not isinstance(value, str | None)}
+    plain = [value is None or (isinstance(value, str) and value not in taken) for value in values]
+    texts = [value if kept else canonical_json(value) for value, kept in zip(values, plain, strict=True)]
     return pandas.Series(texts, dtype="str")

@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
@@ -24,13 +25,15 @@ CALLED = ("index", "ptr", "dim_size", "dim")
 
 
 def class_fingerprint(dotted: str) -> str:
-    """Returns a hash of the module of a class, blind to comments and docstrings.
+    """Returns a hash of the module that defines a class, blind to comments and docstrings; of all that may, if another
+    module imports it from one or the other.
 
     Raises:
         ValueError: If there is no such module on Python's path, or no such class in it, or if it is no Python or
             cannot be read, as in a zip archive.
     """
-    return digest(ast.dump(_module(dotted)))
+    first, *others = _definitions(dotted) or [ast.dump(_module(dotted)[0])]
+    return digest([first, *others] if others else first)
 
 
 def set_fingerprint(dotted: str, arguments: dict[str, Any]) -> str:
@@ -56,7 +59,7 @@ def options_of(dotted: str) -> dict[str, bool] | None:
             ``forward`` not be called as that of PyG's aggregations.
     """
     name = dotted.rpartition(".")[2]
-    kinds = [node for node in _module(dotted).body if isinstance(node, ast.ClassDef) and node.name == name]
+    kinds = [node for node in _module(dotted)[0].body if isinstance(node, ast.ClassDef) and node.name == name]
     if len(kinds) != 1 or _of(kinds[0], "decorator_list"):
         return None
     called = _keywords(kinds[0], "forward", after=2)  # itself and the messages, under any names
@@ -156,8 +159,26 @@ def _check(dotted: str, what: str, known: str, fingerprint: Callable[[], str]) -
         )
 
 
-def _module(dotted: str) -> ast.Module:
-    """Returns the syntax of the module of a class that is defined or imported there."""
+def _definitions(dotted: str, asked: tuple[str, ...] = ()) -> list[str]:
+    """Returns the syntax of each module with Python source that may define a class, which others import from it."""
+    tree, package = _module(dotted)
+    name, lines, found = dotted.rpartition(".")[2], list(_statements(tree)), []
+    if any(isinstance(node, ast.ClassDef) and node.name == name for node in lines):
+        return [ast.dump(tree)]
+    for node in (node for node in lines if isinstance(node, ast.ImportFrom)):
+        base = package[: len(package) + 1 - node.level] if node.level else []
+        for alias in node.names:
+            taken = name if alias.name == "*" else alias.name
+            source = ".".join([*base, *filter(None, [node.module]), taken])
+            if name == (alias.asname or taken) and source not in asked:
+                with suppress(ValueError):
+                    found += _definitions(source, (*asked, dotted))
+    return list(dict.fromkeys(found))
+
+
+def _module(dotted: str) -> tuple[ast.Module, list[str]]:
+    """Returns the syntax of the module of a class that is defined or imported there, and the parts of the package from
+    which it imports by a dot."""
     *parts, name = dotted.split(".")
     if not (parts and name and all(parts)) or "/" in dotted:
         raise ValueError(f"got '{dotted}', expected the dotted path of a class, package.module.Class")
@@ -184,7 +205,7 @@ def _module(dotted: str) -> ast.Module:
     classes = [node.name for node in lines if isinstance(node, ast.ClassDef)]
     if name not in classes + imports and "*" not in imports:
         raise ValueError(f"no class '{name}' in {origin}; it has {', '.join(classes) or 'none'}")
-    return tree
+    return tree, parts if folders is not None else parts[:-1]
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:

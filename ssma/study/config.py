@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, ValidationError, field_validator
 
-from ssma.errors import StudyError
+from ssma.errors import UNPRINTABLE, StudyError, printable
 from ssma.study.datasets import AnyDataset, Splits
 from ssma.study.reading import read_study
 from ssma.study.settings import (
@@ -242,15 +242,21 @@ def parse_study(raw: dict[str, Any]) -> Study:
 
 
 def _broken_texts(value: Any, path: str = "") -> Iterator[str]:
-    """Yields a sentence for each text that no file could hold, such as Latin-1 from a command line."""
+    """Yields a sentence for each text that no file could hold, such as Latin-1 from a command line, or no figure show,
+    such as the colours of a terminal."""
     if isinstance(value, Mapping | list):
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _broken_texts(item, f"{path}.{key}".strip("."))
+            place = printable(f"{path}.{key}".strip("."))
+            yield from _broken_texts(key, place)
+            yield from _broken_texts(item, place)
     elif isinstance(value, str):
         try:
-            value.encode("utf-16", "surrogatepass").decode("utf-16")
+            text = value.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
             yield f"{path}: holds what is no character in UTF-8, got {value!r}"
+        else:
+            if found := UNPRINTABLE.search(text):
+                yield f"{path}: holds {found[0]!r}, which no page or figure can show; leave it out, got {value!r}"
 
 
 def _unknown_options(aggregators: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -229,6 +229,8 @@ def own_option(value: Any) -> Any:
         raise ValueError(f"expected numbers, texts, true, false, null, lists or tables of these, got {value!r}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"expected a finite number, got {value!r}")
+    if isinstance(value, int) and abs(value) >= LIMIT:
+        raise ValueError(f"expected a whole number nearer to 0 than 2^53, or one in quotes, got {value}")
     return canonical(value)
 
 

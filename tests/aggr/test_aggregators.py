@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch_geometric
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 from torch.nn.utils import prune, spectral_norm, weight_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -413,6 +414,53 @@ def test_gradients_are_those_of_finite_differences(name):
     aggr, x = made(name), messages(INDEX.numel(), D).requires_grad_()
     parameters = list(aggr.parameters())
     assert torch.autograd.gradcheck(lambda x, *_: aggr(x, INDEX, dim_size=NODES), (x, *parameters))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_derivatives_that_go_forward_and_several_inputs_at_once(name):
+    """torch's product by index takes its derivative for 0 there, and its recurrent networks know no transforms."""
+    aggr, x = made(name), messages(INDEX.numel(), D)
+    x[0, 0] = x[2:4, 1] = 0  # no factor may be divided out again
+
+    def of(x):
+        return aggr(x, INDEX, dim_size=NODES)
+
+    jacobian = torch.autograd.functional.jacobian(of, x)
+    for transform in (torch.func.jacfwd, torch.func.jacrev):
+        torch.testing.assert_close(transform(of)(x), jacobian)
+    with forward_ad.dual_level():
+        out = forward_ad.unpack_dual(of(forward_ad.make_dual(x, messages(*x.shape, seed=1))))
+        torch.testing.assert_close(out.tangent, (jacobian * messages(*x.shape, seed=1)).sum((2, 3)))
+        torch.testing.assert_close(out.primal, of(x))
+    inputs = torch.stack([x, 2 * x])
+    torch.testing.assert_close(torch.vmap(of)(inputs), torch.stack([of(one) for one in inputs]))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_trace_serves_other_graphs(name):
+    """Of `lstm` and `gru` it kept the number of nodes with messages, and without any it ended the process."""
+    layer = use_aggregation(SAGEConv((D, D), D), made(name)).double().eval()
+    first = messages(NODES, D), torch.stack([INDEX.flip(0), INDEX])
+    trace = torch.jit.trace(layer, first, check_trace=False)
+    generator = torch.Generator().manual_seed(0)
+    for nodes, count in ((NODES, INDEX.numel()), (4, 0), (1, 3), (20, 200), (300, 30)):
+        x, edge_index = messages(nodes, D), torch.randint(nodes, (2, count), generator=generator)
+        torch.testing.assert_close(trace(x, edge_index), layer(x, edge_index))
+
+
+@pytest.mark.parametrize("name", ["mul", "lstm", "gru", "ssma"])
+def test_second_derivatives_by_transforms(name):
+    aggr, x, step = made(name), messages(INDEX.numel(), D), torch.zeros(INDEX.numel(), D, dtype=torch.float64)
+    step[4, 1] = 1e-6
+    if name == "mul":
+        x[[0, 4], 1] = x[1, 0] = 0  # two factors of one node, and one of another
+
+    def loss(x):
+        return aggr(x, INDEX, dim_size=NODES).square().sum()
+
+    ahead, behind = (torch.func.grad(loss)(x + sign * step) for sign in (1, -1))
+    torch.testing.assert_close(torch.func.hessian(loss)(x)[4, 1], (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", INVARIANT)

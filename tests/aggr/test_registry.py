@@ -1,6 +1,7 @@
 """A user's own class in place of an aggregation of the package."""
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -173,6 +174,28 @@ def test_the_module_of_a_class_of_the_user_leaves_torch_s_defaults_as_they_were(
     finally:
         torch.set_default_dtype(torch.float32)
         torch.set_grad_enabled(True)
+
+
+@pytest.mark.parametrize("when", ["", "        "])
+def test_a_class_of_the_user_may_change_the_directory_and_the_job_stays_in_its_own(tmp_path, monkeypatch, when):
+    """Fits were written to another folder, if their results were named from where the study was started."""
+    name = f"elsewhere_{len(when)}"
+    (tmp_path / f"{name}.py").write_text(
+        "import os\nfrom torch_geometric.nn.aggr import SumAggregation\n"
+        "class Mine(SumAggregation):\n    def __init__(self, in_channels, heads):\n        super().__init__()\n"
+        f"{when}os.chdir({str(tmp_path)!r})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    before = Path.cwd()
+    make_aggregation("mine", 4, 1, f"{name}.Mine")
+    assert Path.cwd() == before
+
+
+def test_a_class_that_takes_other_arguments_is_told_what_it_is_given():
+    told = "SoftmaxAggregation.__init__() got an unexpected keyword argument 'in_channels' (torch_geometric.nn.aggr."
+    told += "SoftmaxAggregation is made with in_channels, heads, t; around one that takes others, as most of PyG's do, "
+    with pytest.raises(TypeError, match=re.escape(told + "write a class that takes these)")):
+        make_aggregation("mine", 4, 1, "torch_geometric.nn.aggr.SoftmaxAggregation", t=2.0)
 
 
 class Mixed(MLPAggregation):

@@ -480,9 +480,11 @@ def test_a_user_s_class_that_names_degrees_gets_those_of_the_training_part(study
 class Remembering(Indexing):
     """A user's class whose buffer is made in the first call, grows with each step of the training, and spoils it."""
 
+    in_files = True
+
     def forward(self, x, index=None, *args, **kwargs):
         if not hasattr(self, "sums"):
-            self.register_buffer("sums", torch.zeros(0))
+            self.register_buffer("sums", torch.zeros(0), self.in_files)
         if self.training:
             self.sums = torch.cat([self.sums, x.detach().sum().reshape(1)])
         return super().forward(x, index, *args, **kwargs) * len(self.sums) ** 2
@@ -491,9 +493,47 @@ class Remembering(Indexing):
         return {"calls": len(self.sums)}
 
 
-def test_buffers_that_are_made_while_the_network_runs_are_kept(study, prepared, tmp_path, kill):
-    """In a continued fit, and in the best epoch, the buffer has another size than at the end or at the start."""
-    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.Remembering", "class_code": "c"}
+class OutOfFiles(Remembering):
+    """A buffer that is no part of the module's state dict."""
+
+    in_files = False
+
+
+class Counting(Indexing):
+    """The same of one size, made at the start."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__(in_channels, heads)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, x, *args, **kwargs):
+        self.calls += self.training
+        return super().forward(x, *args, **kwargs) * self.calls**2
+
+    def summary(self):
+        return {"calls": int(self.calls)}
+
+
+class Halving(Indexing):
+    """A buffer of whole numbers that becomes one of real numbers."""
+
+    def __init__(self, in_channels, heads):
+        super().__init__(in_channels, heads)
+        self.register_buffer("level", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x, *args, **kwargs):
+        if self.training:
+            self.level = self.level + 0.75
+        return super().forward(x, *args, **kwargs) * self.level**2
+
+    def summary(self):
+        return {"calls": round(self.level.item() / 0.75)}
+
+
+@pytest.mark.parametrize("kind", ["Remembering", "OutOfFiles", "Counting", "Halving"])
+def test_buffers_that_are_made_while_the_network_runs_are_kept(study, prepared, tmp_path, kill, kind):
+    """In a continued fit, and in the best epoch, the buffer has another size, or type, than at the end or at the start."""
+    spec = spec_of(study, prepared, "sum") | {"class": f"{__name__}.{kind}", "class_code": "c"}
     whole = run_fit(Results(tmp_path / "a"), prepared, spec, CPU)
     assert (whole["status"], whole["best_epoch"], whole["epochs"]) == ("ok", 1, 3)
     assert whole["modules"] == {"blocks.0.conv.aggr_module": {"calls": 1}}

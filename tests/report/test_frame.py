@@ -44,6 +44,16 @@ def test_text_that_looks_like_nothing_keeps_its_rows(fabric):
     pandas.testing.assert_frame_equal(frame, collect(fabric.results))
 
 
+def test_a_number_and_its_text_are_two_values_of_a_setting(fabric):
+    values = [1, "1", True, "true", "yes", None, {"a": 1}, '{"a":1}']
+    for number, value in enumerate(values):
+        fabric.arm(f"MUTAG-gcn-mine-{number}", {"mine.p": value}, splits=1, repeats=1)
+    fabric.plan()
+    shown = collect(fabric.results)["set.mine.p"]
+    assert shown.dropna().tolist() == ["1", '"1"', "true", '"true"', "yes", '{"a":1}', r'"{\"a\":1}"']
+    assert shown.isna().sum() == 1
+
+
 def test_a_damaged_frame_is_refused(study):
     """One changed bit in a number was another number, and one in what pandas notes of columns a traceback."""
     file = study.root / "frame.parquet"

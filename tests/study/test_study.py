@@ -288,6 +288,12 @@ def test_all_errors_at_once_with_their_path():
         ({"report": {"rope": {"loss": 1}}}, "report.rope.loss: Input should be 'accuracy', 'f1', 'ap', 'auroc', 'mae' or 'rmse', got 'loss'"),
         ({"report": {"rope": {"mae": -1}}}, "report.rope.mae: Input should be greater than or equal to 0, got -1"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": float("nan")}}}, "aggregators.mine.p: expected a finite number, got nan"),
+        *(
+            ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": value}}}, f"aggregators.mine.p: expected a whole number nearer to 0 than 2^53, or one in quotes, got {told}\n")
+            for value, told in ((2**53, 2**53), ([1, -(2**70)], -(2**70)))
+        ),
+        ({"title": "\x1b[31mred"}, "title: holds '\\x1b', which no page or figure can show; leave it out, got '\\x1b[31mred'\n"),
+        ({"aggregators": {"mine": {"class": "json.JSONDecoder", "p": {"\0": 1}}}}, "aggregators.mine.p.\\x00: holds '\\x00', which no page or figure can show"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "ablations": {"a": {"axes": {"mine": [1]}}}}, "ablations.a.axes.mine: unknown setting; "),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, "1", True]}}}, "tune.space.mine.p: 1 and true are one value to Optuna"),
         ({"aggregators": {"mine": {"class": "json.JSONDecoder"}}, "tune": {"space": {"mine.p": [0, 1, True, False]}}}, "tune.space.mine.p: 0 and false are one value to Optuna"),
@@ -657,6 +663,34 @@ def test_a_class_of_an_editable_installation_is_found_where_its_finder_says(tmp_
     (tmp_path / "own.py").write_text("class Mine: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert class_fingerprint("installed_so.sub.own.Mine") == class_fingerprint("own.Mine")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from .own import Mine",
+        "from hands_on.own import Mine",
+        "from .own import Other, Mine as Mine",
+        "from .own import Inner as Mine",
+        "from .own import *",
+        "from . import own\nfrom .between import Mine",
+        "try:\n    from .fast import Mine\nexcept ImportError:\n    from .own import Mine",
+        "from .between import Mine  # which imports it from here\nfrom .own import Mine",
+    ],
+)
+def test_a_class_that_a_package_hands_on_is_known_by_the_file_that_defines_it(tmp_path, monkeypatch, line):
+    package = tmp_path / "hands_on"
+    package.mkdir()
+    (package / "between.py").write_text("from . import Mine\n" if "here" in line else "from .own import Mine\n")
+    (package / "own.py").write_text("class Mine:\n    p = 1\nclass Inner(Mine): pass\nclass Other: pass\n")
+    (package / "__init__.py").write_text(f"{line}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    before = class_fingerprint("hands_on.Mine")
+    assert before == class_fingerprint("hands_on.own.Mine")
+    (package / "__init__.py").write_text(f"{line}\nfrom .own import Other as More\n")
+    assert class_fingerprint("hands_on.Mine") == before
+    (package / "own.py").write_text("class Mine:\n    p = 2\nclass Inner(Mine): pass\nclass Other: pass\n")
+    assert class_fingerprint("hands_on.Mine") != before
 
 
 def test_a_class_in_a_zip_archive_is_refused_in_one_sentence(tmp_path, monkeypatch):
