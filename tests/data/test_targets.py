@@ -39,7 +39,7 @@ def prepared(tmp_path, graphs, scheme="shuffle", **options):
 
 def folder_of(tmp_path, **texts):
     folder = tmp_path / "mine"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     texts = {"A": "1, 2\n2, 1\n3, 4\n4, 3\n", "graph_indicator": "1\n1\n2\n2\n", "graph_labels": "-1\n1\n"} | texts
     for name, text in texts.items():
         (folder / f"OWN_{name}.txt").write_text(text)
@@ -204,6 +204,13 @@ def test_the_attributes_of_graphs_in_a_folder(tmp_path):
     assert loaded.graphs.y[0].tolist() == [0.5, 1.5] and loaded.graphs.y[1, 0] == 2.5 and loaded.graphs.y[1, 1].isnan()
     assert (loaded.metric, loaded.loss, loaded.num_outputs, loaded.columns) == ("rmse", "mse", 2, [0, 2])
     assert "target: columns 0, 2 of 3 are learned" in loaded.notes
+    empty = folder_of(tmp_path / "empty", graph_attributes="0.5, nan, 1.5\n2.5, nan, 3.5\n")
+    assert load_folder(empty | {"target": [0, 2]}, tmp_path / "empty", None).graphs.y.tolist() == [
+        [0.5, 1.5],
+        [2.5, 3.5],
+    ]
+    with pytest.raises(StudyError, match="^y has no known value in column 1; mend the data set, or name other columns"):
+        load_folder(empty | {"target": [1, 2]}, tmp_path / "empty", None)
     with pytest.raises(
         StudyError,
         match="^target: got 3, but OWN_graph_attributes.txt has 3 columns, 0 to 2; name others, or leave target out$",
