@@ -4,7 +4,7 @@ more than they seem, classes and codes never trained on, metrics that a part of 
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from ssma.study.records import PARTS
 SIZES = (0.005, 500.0)
 """Between them are the sizes of targets and features that the rates of a study fit: networks start with weights and
 outputs near 1, and AdamW changes a weight by about the rate in a step, however large what it learns is."""
+MOST_NAMED = 20  # splits in a note
 MOST_APART = 100.0  # sizes of columns that are learned together
 KINDS = {
     "multilabel": "labels with both classes",
@@ -125,13 +126,13 @@ def missing_classes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
         lacking = [loaded.num_outputs - _usable_targets(loaded, split["train"]) for split in splits]
         parts = [f"{count} in split {number}" for number, count in enumerate(lacking) if count]
         what = "both classes of labels" if loaded.task == "multilabel" else "known values of targets"
-        return [f"training parts lack {what}: of {loaded.num_outputs}, {', '.join(parts)}"] if parts else []
+        return [f"training parts lack {what}: of {loaded.num_outputs}, {_listed(parts)}"] if parts else []
     notes = []
     present = [set(loaded.graphs.y[split["train"]].tolist()) for split in splits]
     for place in range(loaded.num_outputs):
         lacking = [number for number, classes in enumerate(present) if place not in classes]
         if lacking:
-            where = ", ".join(map(str, lacking))
+            where = _listed(map(str, lacking))
             notes.append(f"class {loaded.label(place)} is missing in the training part of split {where}")
     return notes
 
@@ -167,7 +168,7 @@ def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
         found = [f"{codes} in {others} graphs of split {number}" for number, (codes, others) in counts if codes]
         what = "columns with values other than 0" if value.is_floating_point() else "codes"
         told = f"{name}: {what} in no training graph, so that nothing is learned of them"
-        notes += [f"{told}: {', '.join(found)}"] if found else []
+        notes += [f"{told}: {_listed(found)}"] if found else []
     return notes
 
 
@@ -322,8 +323,15 @@ def measurable_labels(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]
         for part in PARTS[1:]
         if counts[part] < loaded.num_outputs
     ]
-    told = f"{loaded.metric} is taken over the {KINDS[loaded.task]}: of {loaded.num_outputs}, {', '.join(fewer)}"
+    told = f"{loaded.metric} is taken over the {KINDS[loaded.task]}: of {loaded.num_outputs}, {_listed(fewer)}"
     return [told] if fewer else []
+
+
+def _listed(found: Iterable[str]) -> str:
+    """Returns "a, b, c" of what holds in some splits, of thousands of which the first ones are named."""
+    found = list(found)
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return ", ".join(found[:MOST_NAMED]) + more
 
 
 def _usable_targets(loaded: Loaded, items: list[int]) -> int:

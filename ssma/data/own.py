@@ -25,7 +25,7 @@ from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
 from ssma.data.opened import files_read, unknown_files
 from ssma.data.raw import allow_graphs, check_sums, link, listed_by_name, unattended, whole
-from ssma.data.targets import METRICS, measured_by, picked, read_targets, read_targets_of_nodes
+from ssma.data.targets import METRICS, measured_by, read_targets, read_targets_of_nodes
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.classes import as_declared, parameters_of
@@ -65,14 +65,9 @@ def load_folder(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded
     loaded = read_set(name, work, spec)
     metric, loss, notes = measured_by(loaded.task, spec, OF_FILES)
     loaded = replace(loaded, metric=metric, loss=loss, notes=loaded.notes + notes)
-    columns = spec.get("target")
-    if not columns:
-        return loaded
-    if loaded.task != "regression":
+    if (columns := spec.get("target")) and loaded.task != "regression":
         raise StudyError(f"target: got {', '.join(map(str, columns))}, but each graph has one class; leave target out")
-    told = picked(columns, loaded.num_outputs, f"{name}_graph_attributes.txt")
-    graphs = replace(loaded.graphs, y=loaded.graphs.y[:, columns])
-    return replace(loaded, graphs=graphs, num_outputs=len(columns), columns=columns, notes=[*loaded.notes, told])
+    return loaded
 
 
 def load_file(spec: dict[str, Any], work: Path, mirror: Path | None) -> Loaded:
@@ -234,7 +229,8 @@ def check_graphs(data_list: Any, spec: dict[str, Any], raw_files: dict[str, str]
     if level == "node":
         if len(data_list) != 1:
             raise StudyError(
-                f"level: got node and {len(data_list)} graphs, but targets of nodes are those of one graph"
+                f"level: got node and {len(data_list)} graphs, but targets of nodes are those of one graph; join them, "
+                "[Data.from_dict(Batch.from_data_list(graphs).to_dict())], and split the nodes by a file"
             )
         targets = read_targets_of_nodes(data_list[0], spec["task"], columns)
     else:

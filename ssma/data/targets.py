@@ -69,6 +69,21 @@ def picked(columns: list[int], width: int, of: str) -> str:
     return f"target: column{'s' if columns[1:] else ''} {names} of {width} {'are' if columns[1:] else 'is'} learned"
 
 
+def check_known(values: Tensor, columns: list[int] | None) -> None:
+    """Refuses targets ``[items, targets]`` of which one has no value.
+
+    Args:
+        columns: The numbers of the targets in messages, from 0 by default.
+
+    Raises:
+        StudyError: With the columns that have none.
+    """
+    unknown = values.isnan().all(dim=0).nonzero().flatten().tolist()
+    if unknown:
+        names = ", ".join(str(columns[place] if columns else place) for place in unknown)
+        raise StudyError(f"y has no known value in column {names}; mend the data set, or name other columns as target")
+
+
 def read_targets(data_list: list[Data], numbers: list[int], task: str | None, columns: list[int] | None) -> Targets:
     """Reads ``y`` of graphs of unknown origin.
 
@@ -111,6 +126,7 @@ def _targets_of(
     if columns:
         notes.append(picked(columns, values.size(1), "y"))
         values, y = values[:, columns], [row[columns] for row in y]
+    check_known(values, columns)
     task = task or _guess(values, all(not row.is_floating_point() for row in y))
     bad = values.isinf()
     if task != "regression":

@@ -12,6 +12,7 @@ from ssma.data.features import MADE, made_features
 from ssma.data.graphs import Graphs
 from ssma.data.loaded import Loaded
 from ssma.data.raw import Origin, provide
+from ssma.data.targets import check_known, picked
 from ssma.data.tu_files import read_text_set
 from ssma.errors import StudyError
 from ssma.study.ids import file_fingerprint
@@ -57,7 +58,8 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
 
     ``spec``: ``node_attributes`` (default false), the continuous attributes that stand in front of the features;
     ``features``: ``labels`` (default), the set's node labels, one-hot (none may be there if there are attributes), or
-    features that ``made_features`` makes, without a look at the labels.
+    features that ``made_features`` makes, without a look at the labels; ``target``: the columns of graph attributes
+    that are learned (default all).
 
     Edge labels become one-hot ``edge_attr``; continuous edge attributes are left out. Class labels are mapped to
     0..C-1. A set with graph attributes is a regression on them as they are.
@@ -77,14 +79,21 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     use_attributes, features = spec.get("node_attributes", False), spec.get("features", "labels")
     text = read_text_set(raw, name, use_attributes, _takes_labels(spec))
     words = _set_features(text.data_list, text.attributes, use_attributes, features, name)
+    columns, real = spec.get("target"), text.data_list[0].y.is_floating_point()
+    picks = []
+    if columns and real:
+        picks.append(picked(columns, text.data_list[0].y.numel(), f"{name}_graph_attributes.txt"))
+        for data in text.data_list:
+            data.y = data.y[..., columns]
+        check_known(torch.stack([data.y.flatten() for data in text.data_list if data.num_nodes]), columns)
     graphs, dropped = Graphs.from_data_list(text.data_list)
     hashes = {file.name: file_fingerprint(file) for file in files}
     kept = [number for number, data in enumerate(text.data_list) if data.num_nodes]
     rest = {"features": words, "raw_files": hashes, "dropped_graphs": dropped, "kept": kept}
     notes = text.notes + _left_out(text.attributes, use_attributes, files, text.read)
-    if graphs.y.is_floating_point():
-        notes.append("targets are the graph attributes as they are, not standardised")
-        return Loaded(graphs, "graph", "regression", "mae", graphs.y.size(1), **rest, notes=notes)
+    if real:
+        notes += ["targets are the graph attributes as they are, not standardised", *picks]
+        return Loaded(graphs, "graph", "regression", "mae", graphs.y.size(1), columns=columns, **rest, notes=notes)
     mapping = {str(label): number for number, label in enumerate(text.labels)}
     classes = len(mapping)
     return Loaded(graphs, "graph", "multiclass", "accuracy", classes, label_mapping=mapping, **rest, notes=notes)

@@ -55,7 +55,7 @@ def comparison(
     columns = ["layer", *map(setting, keys), *(heads.get(name, name) for name in layout.datasets)]
     caption = f"{layout.title}. Test metric, mean ± sample standard deviation (number of fits that are ok). "
     caption += "On the page and in the CSV also the 95% interval of the mean, BCa bootstrap over what ± is over, "
-    caption += "which it takes as independent: too narrow for few (under about 20), and for folds. "
+    caption += "which it takes as independent: too narrow for few (under about 20), and for splits of the same items. "
     caption += "Bold: the best mean of a data set and layer, if all its fits are ok, which is no test. "
     caption += spread_over(plan, layout.cells, layout.datasets, metrics)
     used = [cell["arm"] for cell in layout.cells]

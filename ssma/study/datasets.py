@@ -38,6 +38,9 @@ Columns = Annotated[
 """Numbers of columns, or one of them alone; their order means nothing."""
 
 
+OF_FOLDS = ("folds", "scheme", "seed")
+
+
 class Splits(Strict):
     """k-fold partitions: test = fold f, validation = fold f + 1, training = the rest; or those of a file."""
 
@@ -54,10 +57,15 @@ class Splits(Strict):
 
     @model_validator(mode="after")
     def _file_makes_no_folds(self) -> "Splits":
-        idle = [key for key in ("folds", "scheme", "seed") if key in self.model_fields_set]
+        idle = [key for key in OF_FOLDS if key in self.model_fields_set]
         if self.file is not None and idle:
             raise ValueError(f"{', '.join(idle)} must be left out, since file names the splits")
         return self
+
+    @model_serializer(mode="wrap")
+    def _folds_or_file(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        idle = ("file",) if self.file is None else OF_FOLDS
+        return {key: value for key, value in handler(self).items() if key not in idle}
 
 
 class Dataset(Strict):

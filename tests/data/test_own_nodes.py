@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from ssma.data.batches import Batches
 from ssma.data.own import check_graphs
@@ -80,7 +80,7 @@ def test_numbers_and_labels_of_nodes_may_be_missing():
 @pytest.mark.parametrize(
     ("data_list", "options", "message"),
     [
-        ([graph([0, 1, 0, 1, 0, 1])] * 2, {}, "level: got node and 2 graphs, but targets of nodes are those of one graph"),
+        ([graph([0, 1, 0, 1, 0, 1])] * 2, {}, "level: got node and 2 graphs, but targets of nodes are those of one graph; join them, [Data.from_dict(Batch."),
         ([graph([0, 1, 0])], {}, "y has the shape [3], but the graph 6 nodes; with level: node it has a row or number for each node"),
         ([graph(1)], {}, "y has the shape [], but the graph 6 nodes"),
         ([Data(x=torch.ones(6, 1), edge_index=RING)], {}, "y is missing; with level: node every node needs its target"),
@@ -94,6 +94,13 @@ def test_numbers_and_labels_of_nodes_may_be_missing():
 def test_what_is_wrong_is_told(data_list, options, message):
     with pytest.raises(StudyError, match=re.escape(message)):
         read(data_list, **options)
+
+
+def test_graphs_that_are_joined_as_the_error_says():
+    graphs = [graph([0, 1, 0, 1, 0, 1]), graph([2, 1, 2, 1, 2, 1])]
+    joined = read([Data.from_dict(Batch.from_data_list(graphs).to_dict())])
+    assert joined.graphs.y.tolist() == [0, 1, 0, 1, 0, 1, 2, 1, 2, 1, 2, 1]
+    assert sorted(joined.graphs.edge_index.t().tolist()) == [*RING.t().tolist(), *(RING + 6).t().tolist()]
 
 
 def test_a_number_beyond_float32_is_told_with_its_node():
@@ -124,3 +131,27 @@ def test_a_class_of_nodes_in_no_part_is_none(tmp_path):
     ]
     (batch,) = Batches(found.graphs, found.splits[0]["test"], 1, "node").epoch()
     assert batch.y.tolist() == [0]
+
+
+def test_of_many_splits_a_note_names_the_first(tmp_path):
+    pairs = [(one, other) for one in range(6) for other in range(6) if one != other]
+    named = [
+        {"train": [one], "validation": [other], "test": sorted({*range(6)} - {one, other})} for one, other in pairs
+    ]
+    file = tmp_path / "splits.json"
+    file.write_text(json.dumps(named))
+    splits = {"scheme": "file", "file": str(file), "content": file_fingerprint(file)}
+    notes = prepared(tmp_path, graph([0, 1, 2, 2, 2, 2]), splits, metric="f1").card["notes"]
+    lacking = ", ".join(str(number) for number in range(5, 25))  # of 30, split 0 to 4 train on the node of class 0
+    assert f"class 0 is missing in the training part of split {lacking} and 5 more" in notes
+    (told,) = (note for note in notes if note.startswith("f1 is taken over"))
+    assert told.count(" part of split ") == 20 and told.endswith(" more")
+
+
+def test_a_column_without_a_value_has_its_number_in_the_users_y():
+    y = [[NAN, 0.5, NAN]] * 5 + [[1.5, 2.5, NAN]]
+    with pytest.raises(StudyError, match="^y has no known value in column 2; mend the data set, or name other columns"):
+        read([graph(y)], target=[1, 2])
+    with pytest.raises(StudyError, match="^y has no known value in column 2; mend"):
+        read([graph(y)])
+    assert read([graph(y)], target=[1]).num_outputs == 1

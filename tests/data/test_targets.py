@@ -13,7 +13,7 @@ from ssma.data.checks import _most_f1
 from ssma.data.own import check_graphs, load_folder
 from ssma.data.prepare import load, prepare
 from ssma.errors import StudyError
-from ssma.study.ids import data_fingerprint
+from ssma.study.ids import data_fingerprint, file_fingerprint
 
 NAN = math.nan
 RING = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -39,7 +39,7 @@ def prepared(tmp_path, graphs, scheme="shuffle", **options):
 
 def folder_of(tmp_path, **texts):
     folder = tmp_path / "mine"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     texts = {"A": "1, 2\n2, 1\n3, 4\n4, 3\n", "graph_indicator": "1\n1\n2\n2\n", "graph_labels": "-1\n1\n"} | texts
     for name, text in texts.items():
         (folder / f"OWN_{name}.txt").write_text(text)
@@ -204,6 +204,13 @@ def test_the_attributes_of_graphs_in_a_folder(tmp_path):
     assert loaded.graphs.y[0].tolist() == [0.5, 1.5] and loaded.graphs.y[1, 0] == 2.5 and loaded.graphs.y[1, 1].isnan()
     assert (loaded.metric, loaded.loss, loaded.num_outputs, loaded.columns) == ("rmse", "mse", 2, [0, 2])
     assert "target: columns 0, 2 of 3 are learned" in loaded.notes
+    empty = folder_of(tmp_path / "empty", graph_attributes="0.5, nan, 1.5\n2.5, nan, 3.5\n")
+    assert load_folder(empty | {"target": [0, 2]}, tmp_path / "empty", None).graphs.y.tolist() == [
+        [0.5, 1.5],
+        [2.5, 3.5],
+    ]
+    with pytest.raises(StudyError, match="^y has no known value in column 1; mend the data set, or name other columns"):
+        load_folder(empty | {"target": [1, 2]}, tmp_path / "empty", None)
     with pytest.raises(
         StudyError,
         match="^target: got 3, but OWN_graph_attributes.txt has 3 columns, 0 to 2; name others, or leave target out$",
@@ -223,3 +230,30 @@ def test_the_classes_of_graphs_in_a_folder(tmp_path):
         load_folder(spec | {"target": [0]}, tmp_path / "work", None)
     with pytest.raises(StudyError, match="got loss mse for a multiclass task; loss is for numbers, of NAME_graph_attributes.txt"):  # fmt: skip
         load_folder(spec | {"loss": "mse"}, tmp_path / "work", None)
+
+
+@pytest.mark.parametrize("source", ["file", "folder"])
+def test_a_file_of_splits_counts_graphs_without_nodes_that_are_left_out(tmp_path, source):
+    classes = [1, 0, 1, 0, 1]  # of which the second graph has no node
+    if source == "folder":
+        spec = folder_of(
+            tmp_path,
+            A="1, 2\n3, 4\n5, 6\n7, 8\n",
+            graph_indicator="1\n1\n3\n3\n4\n4\n5\n5\n",
+            graph_labels="".join(f"{own}\n" for own in classes),
+        )
+    else:
+        graphs = [graph(own, float(number)) for number, own in enumerate(classes)]
+        graphs[1] = Data(x=torch.zeros(0, 1), edge_index=RING[:, :0], y=torch.tensor(0))
+        torch.save(graphs, tmp_path / "g.pt")
+        spec = {"source": "file", "path": str(tmp_path / "g.pt"), "content": data_fingerprint(tmp_path / "g.pt")}
+        spec |= {"features": "own", "task": "multiclass", "metric": None, "loss": None}
+    file = tmp_path / "splits.json"
+    file.write_text('{"train": [0, 3], "validation": [1, 2], "test": [4]}')
+    splits = {"scheme": "file", "file": str(file), "content": file_fingerprint(file)}
+    card = prepare(tmp_path / "o", {"id": "o-1", "label": "o", "spec": spec, "splits": splits}, None)
+    found = load(tmp_path / "o")
+    (split,) = found.splits
+    assert [split[part] for part in ("train", "validation", "test")] == [[0, 2], [1], [3]]
+    assert found.graphs.y[[*split["train"], *split["test"]]].tolist() == [1, 0, 1]
+    assert "splits: graphs without nodes, which were left out, are 1 of the items in the file" in card["notes"]

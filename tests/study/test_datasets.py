@@ -140,6 +140,9 @@ def test_ones_own_splits_are_known_by_their_content_not_by_their_place(tmp_path)
     assert here["splits"] == {"scheme": "file", "file": str(tmp_path / "here.json"), "content": content}
     assert (here["use"], entry("here", use=1)["use"]) == (2, 1)
     assert entry("there")["id"] == here["id"] == entry("here", use=1)["id"]
+    config = plan_of({"d": SYNTHETIC | {"splits": {"file": str(tmp_path / "here.json")}}, "folds": SYNTHETIC})["config"]
+    assert config["datasets"]["d"]["splits"] == {"use": None, "file": str(tmp_path / "here.json")}
+    assert config["splits"] == {"folds": 10, "scheme": "stratified", "seed": 0, "use": None}  # as in older plans
     (tmp_path / "there.json").write_text(json.dumps(splits[:1]))
     assert entry("there")["id"] != here["id"]
     plan = plan_of(
