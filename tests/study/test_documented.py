@@ -1,4 +1,5 @@
-"""The keys of a study file stand in docs/studies.md, each with its default and what else is allowed, and no others do."""
+"""The keys of a study file stand in docs/studies.md, each with its default and what else is allowed, and no others do;
+those of data sets in docs/data.md."""
 
 import re
 from pathlib import Path
@@ -10,7 +11,8 @@ from ssma.study.config import Ablation, Range, Study
 from ssma.study.datasets import AnyDataset
 from ssma.study.settings import AGGREGATORS, GROUPS, SSMAOptions
 
-TEXT = (Path(__file__).parents[2] / "docs/studies.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "studies.md").read_text(encoding="utf-8")
 OWN_SECTIONS = {"datasets", "layers", "ablations", "aggregators", "theory", "tune.space"}
 TABLES = ("splits", "tune", "evaluate", "report", "data", "track")
 
@@ -71,8 +73,8 @@ def test_tables_have_every_key_with_its_default_and_its_values(header, known):
             assert re.search(rf"`{word}`|[`{{ ]{word}:", default + meaning), (name, word)
 
 
-def test_the_section_on_data_has_every_key_of_every_source():
-    section = TEXT.split("\n## Data sets\n")[1].split("\n## ")[0]
+def test_the_page_on_data_has_every_key_of_every_source():
+    section = (DOCS / "data.md").read_text(encoding="utf-8")
     for model in get_args(get_args(AnyDataset)[0]):
         for name, field in model.model_fields.items():
             key = field.alias or name
