@@ -10,9 +10,9 @@ import numpy as np
 from torch import Tensor
 
 from ssma.errors import StudyError
-from ssma.study.ids import digest, file_fingerprint
+from ssma.study.ids import file_fingerprint
 from ssma.study.records import PARTS
-from ssma.study.split_file import read_splits
+from ssma.study.split_file import read_splits, split_hash
 
 OWN = "those of a data set's own entry, if it has any, come before the study's"
 """Of the splits that an error says to change."""
@@ -66,7 +66,7 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
     except ValueError as error:
         raise StudyError(str(error)) from error
     place = {number: own for own, number in enumerate(numbers)}
-    splits, unused, lost = [], set(range(items)), set()
+    splits, seen, unused, lost = [], {}, set(range(items)), set()
     for number, split in enumerate(named):
         made = {part: [place[item] for item in split[part] if item in place] for part in PARTS}
         for part in PARTS:
@@ -80,7 +80,7 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
             unused -= set(split[part])
             lost |= set(split[part]) - place.keys()
         splits.append(made | {"hash": split_hash(made)})
-        if (first := splits.index(splits[-1])) < number:
+        if (first := seen.setdefault(splits[-1]["hash"], number)) < number:
             raise StudyError(
                 f"{path}: split {number} is split {first} again, but for graphs without nodes, which would count one "
                 "result twice; leave it out"
@@ -108,11 +108,6 @@ def _seen_elsewhere(splits: list[dict[str, Any]]) -> list[str]:
             extent = " to ".join(dict.fromkeys(ends))
             notes.append(f"splits: {extent}% of a test part are in the {where} part of another split")
     return notes
-
-
-def split_hash(split: dict[str, Any]) -> str:
-    """Returns the hash of the three lists of a split."""
-    return digest([split[part] for part in PARTS], 16)
 
 
 def _split(parts: list[list[int]], fold: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from ssma.study.ids import digest
 from ssma.study.records import PARTS
 
 FORM = 'expected {"train": [...], "validation": [...], "test": [...]} or a list of such, items numbered from 0'
@@ -26,16 +27,21 @@ def read_splits(path: Path) -> list[dict[str, list[int]]]:
     if not splits:
         raise ValueError(f"{path}: got no split; {FORM}")
     made: list[dict[str, list[int]]] = []
+    seen: dict[str, int] = {}
     for number, split in enumerate(splits):
         if reason := _wrong(split):
             raise ValueError(f"{path}: split {number}: {reason}")
         made.append({part: sorted(split[part]) for part in PARTS})
-        if made[-1] in made[:-1]:
+        if (first := seen.setdefault(split_hash(made[-1]), number)) < number:
             raise ValueError(
-                f"{path}: split {number} is split {made.index(made[-1])} again, which would count one result twice; "
-                "leave it out"
+                f"{path}: split {number} is split {first} again, which would count one result twice; leave it out"
             )
     return made
+
+
+def split_hash(split: dict[str, Any]) -> str:
+    """Returns the hash of the three lists of a split."""
+    return digest([split[part] for part in PARTS], 16)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
