@@ -1,6 +1,7 @@
 """The heart of SSMA: the normalised product of spectra and the compressor, without storing either's activations."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from ssma.aggr.steps import Buffers, Steps
 LANES = 16  # matrix products are twice as fast if the width of the thin matrix is a multiple of this
 CHUNK_BYTES = {"cpu": 2**19, "cuda": 2**26}  # of a factor: what caches hold, for each thread; what keeps a GPU busy
 CHUNK_ROWS = 160  # at least: of fewer, reading the weights takes longer than what caches save
+CHUNK_SLOTS = 40  # empty ones that take as long to multiply as one more chunk
 WORTH = 0.9  # of the slots: if more are filled, to sort rows takes longer than to multiply empty ones
 
 
@@ -41,9 +43,10 @@ def compressed_product(
         G_P = g |P|^{\alpha} \left( G_Q + \alpha P \, \mathrm{Re}(\bar{P} G_Q) / |P|^2 \right), \quad \alpha = 1/n - 1
 
     Rows are processed in chunks that fit the cache (of ``CHUNK_ROWS`` at least), on a CPU those with as many filled
-    slots together if many are empty, so that these are not multiplied; compiled kernels take all slots. Backward
-    multiplies again instead of storing, so memory does not grow with the size of the spectra. One opaque operator for
-    `torch.compile`; no second derivatives but under transforms of `torch.func`, which hold all of it.
+    slots together if many are empty, so that these are not multiplied; compiled kernels take all slots. Rows of one
+    factor, which its normalisation leaves as it is, get their linear map without an image. Backward multiplies again
+    instead of storing, so memory does not grow with the size of the spectra. One opaque operator for `torch.compile`;
+    no second derivatives but under transforms of `torch.func`, which hold all of it.
 
     Args:
         slots: ``[kappa, rows, channels]`` real.
@@ -95,7 +98,11 @@ def _forward(
 ) -> Tensor:
     out, buffers = weight.new_empty(slots.size(1), weight.size(1)), Buffers(slots)
     steps = (CompiledSteps if compiled else Steps)(buffers, real, logarithmic)
+    single = None if compiled or logarithmic else _Single(slots, scale, near, matrix, weight)
     for rows, most in chunks(slots, filled, weight, compiled):
+        if single is not None and most == 1:
+            out[rows] = single.forward(rows)
+            continue
         _, far = _images(slots[:most], scale[:most], matrix, rows, buffers)
         signal = steps.signal(far, None if near is None else near[:most, rows], root[rows], gain[rows])
         out[rows] = signal @ weight
@@ -123,18 +130,72 @@ def _backward(
     steps = (CompiledSteps if compiled else Steps)(buffers, real, logarithmic)
     from_output = _conjugated(weight.t(), real, compiled).contiguous()
     to_slots = _conjugated(matrix, real, compiled).t().contiguous()
+    single = None if compiled or logarithmic else _Single(slots, scale, near, matrix, weight)
     for rows, most in chunks(slots, filled, weight, compiled):
-        scaled, far = _images(slots[:most], scale[:most], matrix, rows, buffers)
         grads = grad[rows]
+        slots_grad[most:, rows] = 0
+        if single is not None and most == 1:
+            slots_grad[0, rows], of_matrix, of_weight = single.backward(rows, grads)
+            weight_grad += of_weight
+            if of_matrix is not None:
+                matrix_grad += _conjugated(of_matrix, real, compiled)
+            continue
+        scaled, far = _images(slots[:most], scale[:most], matrix, rows, buffers)
         upper = buffers.product("upper", grads, from_output)
         near_rows = None if near is None else near[:most, rows]
         signal, far_grad = steps.gradients(far, near_rows, root[rows], gain[rows], upper)
         weight_grad.addmm_(signal.t(), grads)
         slots_grad[:most, rows] = (far_grad @ to_slots).mul_(scale[:most, rows])
-        slots_grad[most:, rows] = 0
         if near is None:
             matrix_grad.addmm_(scaled.flatten(0, 1).t(), far_grad.flatten(0, 1))
     return slots_grad, _conjugated(matrix_grad, real, compiled), weight_grad
+
+
+class _Single:
+    """Rows of one factor F: their result is the linear map F W, whose sums over either frequency axis are taken in W.
+
+    The arguments are those of :func:`compressed_product`.
+    """
+
+    def __init__(self, slots: Tensor, scale: Tensor, near: Tensor | None, matrix: Tensor, weight: Tensor) -> None:
+        self.slots, self.scale, self.near, self.matrix, self.weight = slots[0], scale[0], near, matrix, weight
+
+    @cached_property
+    def by_axis(self) -> Tensor:
+        """W by both frequency axes, ``[m1, b, 2, outputs]``."""
+        return self.weight.view(self.near.size(2), -1, 2, self.weight.size(1))
+
+    @cached_property
+    def far_weight(self) -> Tensor:
+        """What the image of a slot is multiplied by, ``[columns, outputs]``."""
+        return self.weight if self.near is None else self.by_axis.sum(0).flatten(0, 1)
+
+    @cached_property
+    def near_weight(self) -> Tensor:
+        """What is added to images is multiplied by, ``[m1 * 2, outputs]``."""
+        return self.by_axis.sum(1).flatten(0, 1)
+
+    @cached_property
+    def whole(self) -> Tensor:
+        """The map of a slot to its result, ``[channels, outputs]``."""
+        return self.matrix @ self.far_weight
+
+    def forward(self, rows: slice | Tensor) -> Tensor:
+        """Returns the results of some rows, ``[rows, outputs]``."""
+        out = (self.slots[rows] * self.scale[rows]) @ self.whole
+        return out if self.near is None else out.addmm_(self.near[0, rows].flatten(1), self.near_weight)
+
+    def backward(self, rows: slice | Tensor, grad: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Returns the gradients of the slots of some rows, of the matrix (with ``near`` it has none) and of the weight,
+        by that of their results."""
+        moment = (self.slots[rows] * self.scale[rows]).t() @ grad
+        slots_grad, far_grad = (grad @ self.whole.t()).mul_(self.scale[rows]), self.matrix.t() @ moment
+        if self.near is None:
+            return slots_grad, moment @ self.weight.t(), far_grad
+        near_grad = self.near[0, rows].flatten(1).t() @ grad
+        m1, bins, _, outputs = self.by_axis.shape
+        weight_grad = far_grad.view(1, bins, 2, outputs) + near_grad.view(m1, 1, 2, outputs)
+        return slots_grad, None, weight_grad.flatten(0, 2)
 
 
 def _save(ctx: Any, inputs: tuple, output: Tensor) -> None:
@@ -178,9 +239,28 @@ def chunks(slots: Tensor, filled: Tensor, weight: Tensor, compiled: bool) -> lis
     size = max(CHUNK_ROWS, budget // (weight.size(0) * weight.element_size()))
     # A kernel is made for one number of slots, in seconds: in compiled ones all are multiplied
     if on_host and not (compiled or recorded()) and int(filled.sum()) < WORTH * kappa * rows:
-        order = filled.argsort(descending=True, stable=True)
-        return list(zip(order.split(size), filled[order[::size]].clamp(min=1).tolist(), strict=True))
+        return _by_filled(filled.clamp(min=1), kappa, size)
     return [(slice(start, min(start + size, rows)), kappa) for start in range(0, rows, size)]
+
+
+def _by_filled(filled: Tensor, kappa: int, size: int) -> list[tuple[Tensor, int]]:
+    """Returns the rows of each chunk, ``size`` at most, and the most filled slots of any of them.
+
+    Rows with as many filled slots are together, and with those that have more where multiplying empty slots costs less
+    than a chunk.
+    """
+    runs: list[list[int]] = []  # most filled slots, rows
+    for number, count in reversed(list(enumerate(filled.bincount(minlength=kappa + 1).tolist()))):
+        if runs and count * (runs[-1][0] - number) <= CHUNK_SLOTS:
+            runs[-1][1] += count
+        elif count:
+            runs.append([number, count])
+    order = filled.argsort(descending=True, stable=True).split([rows for _, rows in runs])
+    return [
+        (chunk, most)
+        for (most, _), rows in zip(runs, order, strict=True)
+        for chunk in rows.tensor_split(-(-rows.numel() // size))
+    ]
 
 
 def _images(slots: Tensor, scale: Tensor, matrix: Tensor, rows: slice | Tensor, buffers: Buffers) -> tuple:

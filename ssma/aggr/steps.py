@@ -14,10 +14,7 @@ CEILING = 1e16  # of the product of a block whose factors are as large as can be
 
 
 class Buffers:
-    """Memory that the chunks of one call share: touching new pages costs more than the arithmetic on them.
-
-    The first request of a name is the largest.
-    """
+    """Memory that the chunks of one call share: touching new pages costs more than the arithmetic on them."""
 
     def __init__(self, like: Tensor) -> None:
         self.like, self.named = like, {}
@@ -30,7 +27,7 @@ class Buffers:
 
     def __call__(self, name: str, *shape: int) -> Tensor:
         size = math.prod(shape)
-        if name not in self.named:
+        if name not in self.named or self.named[name].numel() < size:
             self.named[name] = self.like.new_empty(size)
         return self.named[name][:size].view(shape)
 

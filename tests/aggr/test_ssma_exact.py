@@ -186,10 +186,19 @@ def test_chunks_of_rows(kappa, options, monkeypatch):
 
 @pytest.mark.parametrize("mode", [True, False])
 @pytest.mark.parametrize(
-    "options", [{}, {"heads": 2, "learn_affine": True}, {"mixing": "product", "normalisation": "log"}]
+    "options",
+    [
+        {},
+        {"heads": 2, "learn_affine": True},
+        {"normalisation": "none"},
+        {"mixing": "product"},
+        {"normalisation": "log"},
+    ],
+    ids=str,
 )
 def test_empty_slots_are_not_multiplied(options, mode, monkeypatch):
-    """In chunks of one row images are made of as many slots as messages fill; a node without any takes one."""
+    """In chunks of one row images are made of as many slots as messages fill; at most one filled slot takes none, unless
+    its magnitude changes."""
     torch.manual_seed(0)
     kappa, rows, images = 4, [], product._images
     aggr = SSMAAggregation(5, kappa, "random", **options).double().train(mode)
@@ -209,11 +218,27 @@ def test_empty_slots_are_not_multiplied(options, mode, monkeypatch):
     at_once = results()
     monkeypatch.setattr(product, "_images", counted)
     monkeypatch.setattr(product, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(product, "CHUNK_SLOTS", 0)
     monkeypatch.setitem(product.CHUNK_BYTES, "cpu", 1)
     torch.testing.assert_close(results(), at_once, rtol=1e-12, atol=1e-12)
-    forward = heads * sum(max(1, min(degree, kappa)) for degree in degrees_for(kappa))
+    made = [max(1, min(degree, kappa)) for degree in degrees_for(kappa)]
+    forward = heads * sum(slots for slots in made if slots > 1 or options == {"normalisation": "log"})
     assert sum(rows) == 2 * forward  # backward makes them again
     assert forward < heads * kappa * len(degrees_for(kappa))
+
+
+def test_rows_with_as_many_filled_slots_are_chunks(monkeypatch):
+    """Few rows join those that have more, and many are cut into parts of like size."""
+
+    def chunks(filled, kappa):
+        return [(rows.tolist(), most) for rows, most in product._by_filled(torch.tensor(filled), kappa, 4)]
+
+    monkeypatch.setattr(product, "CHUNK_SLOTS", 2)
+    filled = [1, 3, 1, 2, 3, 2, 1, 1, 3, 3, 1, 3]
+    assert chunks(filled, 3) == [([1, 4, 8, 9], 3), ([11, 3, 5], 3), ([0, 2, 6], 1), ([7, 10], 1)]
+    assert chunks([1, 2, 3, 4], 5) == [([3, 2, 1], 4), ([0], 1)]
+    assert chunks([4, 1], 4) == [([0], 4), ([1], 1)]
+    assert chunks([1, 1], 4) == [([0, 1], 1)]
 
 
 def polynomial(neighbours):
