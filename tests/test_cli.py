@@ -287,6 +287,21 @@ def test_a_record_that_is_no_plan_is_named(tmp_path, capsys, command):
     assert capsys.readouterr().err == told
 
 
+def test_a_plan_that_was_cut_short_is_no_study_file(tmp_path, capsys):
+    path = Path(planned(tmp_path))
+    capsys.readouterr()
+    path.write_text(path.read_text()[:300])
+    assert main(["status", str(path)]) == 2
+    assert capsys.readouterr().err.startswith(f"ssma: {path}: not a sealed record (Unterminated string")
+
+
+def test_a_plan_that_is_given_as_a_study_file_is_named(tmp_path, capsys):
+    plan = planned(tmp_path)
+    assert main(["plan", plan]) == 2
+    told = f"ssma: {plan}: is a record that was made of a study (plan); give the study file\n"
+    assert capsys.readouterr().err == told
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -362,10 +377,13 @@ def test_a_plan_is_not_written_to_a_folder(capsys, path):
     assert capsys.readouterr().err.startswith(f"ssma: {path}: cannot be written (")
 
 
-def test_a_study_file_is_one_also_in_capitals(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name", ["STUDY.YML", "study.txt", "study", "study.json"])
+def test_a_study_file_is_one_whatever_it_is_called(tmp_path, monkeypatch, capsys, name):
+    """One that is not called .yaml was taken for a plan, and as such it was to be deleted."""
     monkeypatch.chdir(tmp_path)
-    Path("STUDY.YML").write_text((ROOT / "config.yaml").read_text())
-    assert main(["status", "STUDY.YML"]) == 2
+    text = (ROOT / "config.yaml").read_text()
+    Path(name).write_text(json.dumps(yaml.safe_load(text)) if name == "study.json" else text)
+    assert main(["status", name]) == 2
     assert capsys.readouterr().err == (
         "ssma: results/quickstart/plan.json: is not there; a plan is written when its study is started (snakemake "
         "--cores all --configfile STUDY.yaml) or by `ssma plan STUDY.yaml --write results/quickstart/plan.json`, and "

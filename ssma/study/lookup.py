@@ -1,6 +1,8 @@
 """Reading a plan, and finding things of it by name, with an error that helps."""
 
+import json
 import logging
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,25 @@ from ssma.errors import StudyError
 from ssma.study.config import did_you_mean, load_study
 from ssma.study.ids import canonical
 from ssma.study.paths import Results
-from ssma.study.records import read_record
+from ssma.study.records import SEAL, read_record
 
 log = logging.getLogger("ssma")
+
+
+def plan_path(path: Path) -> Path:
+    """Returns the path of a plan; of a study file, whatever it is called, where the workflow puts its plan.
+
+    Raises:
+        StudyError: If it is a study file that cannot be read as one.
+    """
+    is_study = path.suffix.lower() in (".yaml", ".yml")
+    if not is_study and os.path.isfile(path):  # which takes no name amiss, however long
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            is_study = isinstance(found, dict) and SEAL not in found and "kind" not in found
+        except (ValueError, RecursionError):  # YAML, or a plan that was cut short
+            is_study = path.suffix.lower() != ".json"
+    return started_plan(path) if is_study else path
 
 
 def started_plan(study_file: Path) -> Path:

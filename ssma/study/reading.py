@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import yaml
 
 from ssma.errors import StudyError
+from ssma.study.records import SEAL
 
 
 class _Plain(yaml.SafeLoader):
@@ -82,6 +83,8 @@ def read_study(path: Path) -> dict[str, Any]:
         raise StudyError(f"{path}: cannot be read as a study file: {error}") from error
     if not isinstance(raw, dict):
         raise StudyError(f"{path}: a study file is a table of keys, got {'nothing' if raw is None else repr(raw)}")
+    if "kind" in raw and SEAL in raw:
+        raise StudyError(f"{path}: is a record that was made of a study ({raw['kind']}); give the study file")
     return raw
 
 
