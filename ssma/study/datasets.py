@@ -9,11 +9,12 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    field_validator,
     model_serializer,
     model_validator,
 )
 
-from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, Text, no_value_twice, own_option
+from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, Text, no_groups, no_value_twice, own_option
 
 DEFAULT_PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
@@ -77,6 +78,8 @@ class Dataset(Strict):
     """Settings of every arm on this data set, e.g. `model.readout: sum`."""
     splits: Splits | None = None
     """Instead of the study's splits, as a whole: what it leaves out has its default."""
+
+    _dots = field_validator("fixed", mode="before")(no_groups)
 
 
 class OwnDataset(Dataset):

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ssma.errors import StudyError
-from ssma.study.config import did_you_mean, load_study
+from ssma.study.config import load_study
 from ssma.study.ids import canonical
 from ssma.study.paths import Results
 from ssma.study.records import SEAL, read_record
+from ssma.study.wording import did_you_mean
 
 log = logging.getLogger("ssma")
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from ssma import RESULT_VERSION
 from ssma.study.classes import NO_OPTIONS, class_fingerprint, options_of
 from ssma.study.combinations import idle_axes, impossible, not_given
-from ssma.study.config import A_NAME, Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
+from ssma.study.config import Ablation, Range, Study, Tune, study_error, track_error
 from ssma.study.data_plan import plan_dataset
 from ssma.study.ids import canonical, canonical_json, digest, slug
 from ssma.study.names import LABEL, name_errors, short, told
@@ -18,6 +18,7 @@ from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ON
 from ssma.study.space import idle_on, idle_settings, table_of
 from ssma.study.theory import plan_theory
 from ssma.study.tuning import number_of_trials, one_database, storage_error, tuning, unused
+from ssma.study.wording import A_NAME, did_you_mean, what
 
 WIDTH = ("model.budget", "model.hidden_channels")
 
@@ -62,13 +63,18 @@ class _Planner:
         ablations = {name: self._read_ablation(name, item) for name, item in study.ablations.items()}
         if self.errors:
             raise study_error(self.errors)
-        for ablation in ablations.values():
+        wrong: dict[str, list[str]] = {}
+        for name, ablation in ablations.items():
             for cell in ablation["cells"]:
                 dataset = datasets[cell["dataset"]]
                 label = dataset["label"]
                 base = [defaults, preset(study.protocol, dataset["spec"], cell["layer"]), stated]
                 search = (tunes[label], spaces[label])
                 cell["arm"] = self._arm(dataset, cell, base, own[label], cell.pop("settings"), search)
+            for error in dict.fromkeys(self.errors):
+                wrong.setdefault(error, []).append(name)
+            self.errors.clear()
+        self.errors += [_in_ablations(error, names, len(ablations)) for error, names in wrong.items()]
         self.errors += [error for name, ablation in ablations.items() for error in idle_axes(name, ablation)]
         self.errors += unused(study.tune, [arm["space"] for arm in self.arms.values()])
         if self.errors:
@@ -174,7 +180,7 @@ class _Planner:
         try:
             return canonical(adapter.validate_python(value))
         except ValidationError as error:
-            raise ValueError(f"{error.errors()[0]['msg'].removeprefix('Value error, ')}, got {value!r}") from error
+            raise ValueError(f"{what(error.errors()[0])}, got {value!r}") from error
 
     def _keys(self) -> list[str]:
         models = {**GROUPS, **AGGREGATORS}
@@ -337,6 +343,11 @@ class _Planner:
         names = {"id": arm_id, "label": label, "dataset": dataset["label"]}
         self.arms.setdefault(arm_id, {**names, **arm, **effort, "fixed": fixed, "search_id": digest(search)})
         return arm_id
+
+
+def _in_ablations(error: str, names: list[str], of: int) -> str:
+    """Returns an error with the ablations whose arms have it, but where all have it: then it may be the study's."""
+    return error if len(names) == of else f"{error} (in the ablation{'s' * (len(names) > 1)} {', '.join(names)})"
 
 
 def _applies(key: str, layer: str, aggregator: str, parted: bool) -> bool:
