@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -183,6 +184,18 @@ def test_status_tells_why_a_data_set_is_not_prepared(tmp_path, capsys):
         capsys.readouterr()
         assert main(["status", plan, "--out", str(tmp_path)]) == 0
         assert f"  data set d is not prepared{why}\n" in capsys.readouterr().out
+
+
+def test_status_tells_that_the_disk_is_full(tmp_path, capsys, monkeypatch):
+    """The logs of jobs that a full disk ended are empty."""
+    plan = made_up(tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free={plan.parent: 4096}[path]))
+    assert main(["status", str(plan)]) == 0
+    told = f"  the disk of {plan.parent} is full: 4096 bytes are left; make room and start the study again"
+    assert told in capsys.readouterr().out.splitlines()
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=2**21))
+    assert main(["status", str(plan)]) == 0
+    assert "is full" not in capsys.readouterr().out
 
 
 def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path, capsys):

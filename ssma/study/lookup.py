@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from ssma.study.records import SEAL, read_record
 from ssma.study.wording import did_you_mean
 
 log = logging.getLogger("ssma")
+
+NO_ROOM = 2**20
+"""Bytes; a database of MLflow and prepared data take more."""
 
 
 def plan_path(path: Path) -> Path:
@@ -133,7 +137,8 @@ def named_arm(plan: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 
 def unfinished(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
-    """Yields a line for each data set that is not prepared and each theory experiment without a result, with why."""
+    """Yields a line for each data set that is not prepared and each theory experiment without a result, with why, and
+    one for a full disk: jobs that could not write there could not write into their logs either."""
     for dataset in plan["datasets"].values():
         if not (results.data(dataset["id"]) / "card.json").exists():
             file = results.log("prepare", dataset["id"])
@@ -144,6 +149,8 @@ def unfinished(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
         why = _why_not(path) if path.exists() else _left_by(results, ["theory"], experiment["id"]) or "it has not run"
         if why:
             yield f"theory experiment {name}: {why}"
+    if (free := shutil.disk_usage(results.root).free) < NO_ROOM:
+        yield f"the disk of {results.root} is full: {free} bytes are left; make room and start the study again"
 
 
 def why_no_result(results: Results, arm_id: str) -> str | None:
