@@ -338,7 +338,10 @@ def test_a_report_is_not_taken_for_results(tmp_path, capsys, command):
         (tmp_path / name).write_text(name)
     assert main(command.format(tmp_path / "plan.json").split()) == 2
     told = f"ssma: {tmp_path}: is a report without the records of fits; give the study file, or the plan in the results"
-    assert capsys.readouterr().err.startswith(told)
+    error = capsys.readouterr().err
+    assert error.startswith(told)
+    anew = "`snakemake --cores all results/s/arms/ARM/evaluated --configfile STUDY.yaml` trains an arm of it anew\n"
+    assert error.endswith(anew)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["index.html", "plan.json", "records.parquet"]
     assert (tmp_path / "records.parquet").read_text() == "records.parquet"
 

@@ -103,7 +103,8 @@ def open_results(path: Path) -> tuple[dict[str, Any], Results]:
     if results.is_report:
         raise StudyError(
             f"{results.root}: is a report without the records of fits; give the study file, or the plan in the results "
-            "folder (`ssma report` makes its pages again)"
+            "folder (`ssma report` makes its pages again); where there are no results, `snakemake --cores all "
+            f"results/{plan['study']}/arms/ARM/evaluated --configfile STUDY.yaml` trains an arm of it anew"
         )
     return plan, results
 
