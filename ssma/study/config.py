@@ -26,6 +26,7 @@ from ssma.study.settings import (
     no_value_twice,
 )
 from ssma.study.theory import Theory
+from ssma.study.values import wrong_settings
 from ssma.study.wording import did_you_mean, sentence
 
 RULES = ("all", "collect", "evaluate", "experiment", "prepare", "report", "store", "theory", "tune")
@@ -218,7 +219,8 @@ def parse_study(raw: dict[str, Any]) -> Study:
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        raise study_error([*(sentence(item, raw, Study) for item in error.errors()), *wrong]) from error
+        told = [sentence(item, raw, Study) for item in error.errors()]
+        raise study_error([*told, *wrong, *wrong_settings(raw)]) from error
     if wrong:
         raise study_error(wrong)
     return study

@@ -173,6 +173,35 @@ def test_all_that_is_wrong_in_itself_is_told_at_once():
     assert "\n  - title: holds '\\x1b'" in told
 
 
+def test_settings_are_told_together_with_keys_and_types(tmp_path, monkeypatch):
+    """They took a round of their own."""
+    (tmp_path / "own.py").write_text("class Mine:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    changes = {
+        "aggregators": {"mine": {"class": "own.Mine"}},
+        "datasets": {"d": {"source": "tu", "fixed": {"readout": "sum"}}, "e": None},
+        "ablations": {
+            "a": {"axes": {"aggregator": ["sum", "mine", "smma"], "mine.p": ["x"]}, "fixed": {"model.dropout": "5%"}},
+            "b": {"axes": {"ssma.kapa": [2, 3], "ssma.kappa": 2}, "fixed": {"model": {"heads": 2}}},
+        },
+        "tune": {"space": {"training.lr": [0, 0.1], "ssma.kappa": {"low": 2}, "mine.q": [1, 2]}},
+    }
+    first, *lines = errors_of(**changes).splitlines()
+    assert first == "9 errors in the study file:"
+    told = [line.removeprefix("  - ").partition("; ")[0] for line in lines]
+    assert told == [
+        "datasets.e: is empty",
+        "ablations.b.axes.ssma.kappa: expected a list, got 2",
+        "ablations.b.fixed: settings are written with a dot, such as model.heads",
+        "tune.space.ssma.kappa.high: this key is required",
+        "datasets.d.fixed.readout: unknown setting",
+        "ablations.a.fixed.model.dropout: Input should be a valid number, unable to parse string as a number, got '5%'",
+        "ablations.a.axes.aggregator: unknown aggregator 'smma'",
+        "ablations.b.axes.ssma.kapa: unknown setting",
+        "tune.space.training.lr: Input should be greater than 0, got 0",
+    ]
+
+
 def test_one_canonical_text_per_value():
     assert canonical_json(0.1 + 0.2) == canonical_json(0.3) == "0.3"
     assert canonical_json(1.0) == canonical_json(1) == "1"
