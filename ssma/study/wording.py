@@ -41,7 +41,9 @@ def sentence(item: Any, raw: Any, study: type[BaseModel]) -> str:
     """
     path, field = _path(item["loc"], raw), _field(item["loc"], study)
     if item["type"] == "extra_forbidden":
-        return f"{path}: unknown key; {_other_place(item['loc'], study)}{_known(item['loc'], study)}"
+        known = _known(item["loc"], study)
+        other = "" if known.startswith("did you mean") else _other_place(item["loc"], study)
+        return f"{path}: unknown key; {other}{known}"
     if item["type"] == "missing":
         allowed = get_args(field.annotation) if field and get_origin(field.annotation) is Literal else ()
         told = f"; allowed: {', '.join(map(str, allowed))}" if allowed else ""
@@ -56,7 +58,7 @@ def sentence(item: Any, raw: Any, study: type[BaseModel]) -> str:
     if item["type"] == "too_short":
         least = item["ctx"]["min_length"]
         return f"{path}: expected at least {least} {'entry' if least == 1 else 'entries'}{got}"
-    unset = item["input"] is False or str(item["input"]).lower() == "none"
+    unset = item["input"] is False or item["input"] in ("none", "None")
     has_none = field is not None and not field.is_required() and field.default is None
     return f"{path}: {what(item)}{got}" + ("; leave it out to have its default" if unset and has_none else "")
 

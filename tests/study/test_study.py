@@ -422,6 +422,7 @@ def test_an_empty_section_is_named_without_pythons_words(key):
         ({"lr": 0.1}, "lr: unknown key; 'lr' belongs into 'training'; allowed: study, title, "),
         ({"model.num_layers": 3}, "model.num_layers: unknown key; 'num_layers' belongs into 'model'; allowed: study, "),
         ({"model": {"lr": 0.1}}, "model.lr: unknown key; 'lr' belongs into 'training'; allowed: num_layers, "),
+        ({"model": {"layers": 3}}, "model.layers: unknown key; did you mean 'num_layers'? allowed: num_layers, "),
         ({"datasets": {"a": {"source": "tu", "folds": 5}}}, "datasets.a.folds: unknown key; 'folds' belongs into 'splits'; allowed: fixed, "),
         ({"ablations": {"a": {"axes": {"aggregator": ["sum"]}, "tune": {}}}}, "ablations.a.tune: unknown key; 'tune' stands at the top of a study, for all that is in it; allowed: title, "),
         ({"datasets": {"ogbn-arxiv": {"source": "ogbn"}}}, "datasets.ogbn-arxiv.name: this key is required; allowed: ogbn-arxiv, ogbn-products"),
@@ -447,6 +448,7 @@ def test_an_empty_section_is_named_without_pythons_words(key):
 def test_what_a_section_must_be_is_told_in_words_of_a_study_file(changes, message):
     found = errors_of(**changes).splitlines()
     assert len(found) == 2 and found[1].startswith(f"  - {message}")
+    assert found[1].count("leave it out") < 2 and found[1].count("did you mean") + found[1].count("belongs into") < 2
 
 
 def test_a_reader_that_has_enough_ends_no_command_with_an_error():
