@@ -522,6 +522,22 @@ def test_closed_port_costs_one_warning(tmp_path, warnings_of, uri):
         fill(Results(tmp_path), plan)
 
 
+def test_a_store_that_is_back_is_logged_to_after_an_hour(tmp_path, warnings_of):
+    """A study that runs for days was off MLflow to its end where the server was down for its first minute."""
+    results, plan = Results(tmp_path / "results/made"), make_plan()
+    results.store.mkdir(parents=True)
+    (results.store / "mlflow.db").mkdir()
+    assert open_tracker(results, plan).tracker is None
+    (results.store / "mlflow.db").rmdir()
+    note, (line,) = results.store / "unusable", warnings_of()
+    assert open_tracker(results, plan).tracker is None
+    hour_ago = note.stat().st_mtime - 3601
+    os.utime(note, (hour_ago, hour_ago))
+    assert open_tracker(results, plan).tracker
+    assert note.read_text() in line  # what was trained before is not in the store
+    assert len(warnings_of()) == 1
+
+
 @contextlib.contextmanager
 def answering(status, body=b"", **headers):
     """A server that answers whatever it is asked in one way; gives its address and the list of what it was asked."""
