@@ -65,6 +65,8 @@ def _splits(study: Study, label: str) -> tuple[dict[str, Any], int, list[str]]:
             splits = {"scheme": "file", "file": given.file, "content": file_fingerprint(file)}
         except ValueError as error:
             return splits, 1, [f"{path}.file: {error}"]
+    elif data.source == "synthetic" and count > (items := data.num_graphs or data.num_nodes):
+        return splits, 1, [f"{path}.folds: got {count}, but {label} has {items} items, and each fold needs one"]
     use = given.use or count
     if use > count:
         errors.append(f"{path}.use: got {use}, but there are {count} {kind}")

@@ -360,7 +360,7 @@ def test_wrong_inputs_are_named(changes, message):
 
 NODES = {"n": {"source": "synthetic", "task": "node_classification"}}
 PART = {"n": {"source": "ogbn", "name": "ogbn-arxiv", "parts": 1}}
-TYPED = {"t": {"source": "synthetic", "task": "typed_classification", "num_graphs": 9}}
+TYPED = {"t": {"source": "synthetic", "task": "typed_classification", "num_graphs": 30}}
 IDLE_AXES = [
     (NODES, ["gcn"], {"training.batch_size": [1, 2]}),
     (NODES, ["gcn"], {"model.readout": ["sum", "mean"]}),
