@@ -130,6 +130,13 @@ def test_entries_that_the_paper_took_from_others_say_so():
     assert "The entries of VPA are those that its authors report." in notes["results_vap"]
 
 
+def test_what_is_not_of_the_protocol_of_vpa_s_authors_is_told():
+    note = next(table.note for table in paper.tables() if table.name == "results_vap")
+    assert "but not its networks: dropout stands in each block" in note and "vpa divides by another root" in note
+    ptc = {(note.dataset, note.layer, note.aggregator) for note in paper.footnotes() if "names PTC_FM" in note.text}
+    assert ptc == {("PTC_MR", "", "vpa"), ("PTC_MR", "", "ssma")}
+
+
 def test_both_pna_entries_on_zinc_say_that_another_network_may_be_behind_them():
     told = [(note.aggregator, "four layers of width 70" in note.text) for note in paper.footnotes()
             if (note.dataset, note.layer) == ("ZINC", "pna") and "variance in place" in note.text]  # fmt: skip
