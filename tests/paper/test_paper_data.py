@@ -112,6 +112,35 @@ def test_baselines_that_are_not_the_authors_say_in_what():
     notes = {table.name: table.note for table in paper.tables()}
     assert "inverse of f to be one is never computed" in notes["results_tu_zinc_gen_agg"]
     assert "a random one in training" in notes["results_tu_zinc_lstm"]
+    assert "one LSTM reads all heads of gat and gatv2" in notes["results_tu_zinc_lstm"]
+    assert "behind the padding of the batch" in notes["results_tu_zinc_lstm"]
+
+
+def test_entries_that_the_paper_took_from_others_say_so():
+    esan = {
+        (table.name, entry.dataset)
+        for table in paper.tables()
+        for entry in paper.results(table.name)
+        if (entry.layer, entry.aggregator) == ("esan", "sum")
+    }
+    told = [(note.tables, note.dataset) for note in paper.footnotes()
+            if note.text.startswith("Reported by ESAN's authors") and note.layer == "esan"]  # fmt: skip
+    assert sorted(told) == sorted(esan) and len(esan) == 6
+    notes = {table.name: table.note for table in paper.tables()}
+    assert "The entries of VPA are those that its authors report." in notes["results_vap"]
+
+
+def test_what_is_not_of_the_protocol_of_vpa_s_authors_is_told():
+    note = next(table.note for table in paper.tables() if table.name == "results_vap")
+    assert "but not its networks: dropout stands in each block" in note and "vpa divides by another root" in note
+    ptc = {(note.dataset, note.layer, note.aggregator) for note in paper.footnotes() if "names PTC_FM" in note.text}
+    assert ptc == {("PTC_MR", "", "vpa"), ("PTC_MR", "", "ssma")}
+
+
+def test_both_pna_entries_on_zinc_say_that_another_network_may_be_behind_them():
+    told = [(note.aggregator, "four layers of width 70" in note.text) for note in paper.footnotes()
+            if (note.dataset, note.layer) == ("ZINC", "pna") and "variance in place" in note.text]  # fmt: skip
+    assert told == [("pna", True), ("ssma", True)]
 
 
 def test_an_entry_that_may_be_the_smallest_test_error_over_epochs_says_so():
