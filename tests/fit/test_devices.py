@@ -92,6 +92,22 @@ def test_every_aggregator_and_layer(tmp_path, aggregator, layer):
     assert_same_fit(tmp_path, prepared(), spec_of(layer, aggregator))
 
 
+@pytest.mark.parametrize(("aggregator", "readout"), [("sum", "max"), ("mul", "mean"), ("std", "mean")])
+def test_no_step_is_left_to_torch_scatter(tmp_path, monkeypatch, aggregator, readout):
+    """Whose gradients of products and maxima are others; PyG asks it on a GPU only, and no record would tell."""
+    monkeypatch.setattr("torch_geometric.typing.WITH_TORCH_SCATTER", True)
+    monkeypatch.setattr("torch_geometric.utils._scatter.torch_scatter", None)
+    assert_same_fit(tmp_path, prepared(), spec_of("gin", aggregator, readout=readout))
+
+
+def test_a_factor_of_zero_has_its_gradient_on_a_gpu(monkeypatch):
+    monkeypatch.setattr("torch_geometric.typing.WITH_TORCH_SCATTER", True)
+    with pretended_gpu():
+        x, index = torch.tensor([[0.0], [3.0], [2.0]]).to(GPU).requires_grad_(), torch.zeros(3, dtype=torch.long)
+        (grad,) = torch.autograd.grad(make_aggregation("mul", 1)(x, index.to(GPU), dim_size=1).sum(), x)
+    assert grad.tolist() == [[6.0], [0.0], [0.0]]
+
+
 @pytest.mark.parametrize(
     "options",
     [
