@@ -9,7 +9,7 @@ import pytest
 import torch
 from pretended_gpu import GPU, OnGPU, pretended_gpu
 
-from ssma.aggr import make_aggregation
+from ssma.aggr import SumAggregation, make_aggregation
 from ssma.data.graphs import Graphs, pointer
 from ssma.data.prepare import Prepared
 from ssma.errors import StudyError
@@ -145,6 +145,31 @@ def test_recurrent_networks_train_in_float32_as_all_others(tmp_path, monkeypatch
     with pretended_gpu():
         record = run.run_fit(Results(tmp_path), prepared(), spec_of("gcn", "lstm"), GPU)
     assert (record["reason"], seen, state()) == (None, [(False, False)], (True, False))
+
+
+class Seeding(SumAggregation):
+    """A user's class that sets the seed of a GPU: for what it draws itself, or for the layers after it too."""
+
+    def __init__(self, in_channels, heads, alone):
+        super().__init__()
+        self.alone = alone
+
+    def forward(self, x, *args, **kwargs):
+        with torch.random.fork_rng([0], enabled=self.alone, device_type="cuda"):
+            torch.cuda.manual_seed(42)
+        return super().forward(x, *args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("alone", "reason"), [(True, None), (False, "torch's seed was set to 42 within a fit, so that fits of all seeds")]
+)
+def test_a_class_that_sets_the_seed_of_a_gpu_is_refused(tmp_path, alone, reason):
+    """Dropout of the layers after it would be the same with every seed of a fit."""
+    spec = spec_of("gcn", "sum") | {"class": f"{__name__}.Seeding", "class_code": "c"}
+    spec |= {"settings": spec["settings"] | {"aggregator": {"alone": alone}}}
+    with pretended_gpu():
+        record = run.run_fit(Results(tmp_path), prepared(), spec, GPU)
+    assert (record["reason"] and record["reason"].partition(" would")[0]) == reason
 
 
 def rounded_to():
