@@ -263,3 +263,16 @@ def test_lengths_of_sequences_are_read_from_the_gpu_once(monkeypatch, name):
         monkeypatch.setattr(pretended, "computed", watched)
         assert aggr(x, index, dim_size=4).device == GPU
     assert read == ["aten._to_copy.default"]
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_more_neighbours_than_cudnn_takes_are_read_step_by_step(monkeypatch, name):
+    """Of a node with more than 65,535 of them, with an error that it is not supported."""
+    aggr, x, index = make_aggregation(name, 4), torch.randn(5, 4), torch.tensor([0, 0, 1, 0, 3])
+    with torch.no_grad():
+        expected = aggr.eval()(x, index, dim_size=4)
+    monkeypatch.setattr("ssma.aggr.recurrent.LONG", 2)
+    monkeypatch.setattr(f"torch.{name}", None)
+    with pretended_gpu():
+        found = aggr.to(GPU)(x.to(GPU), index.to(GPU), dim_size=4).cpu()
+    torch.testing.assert_close(found, expected)
