@@ -276,3 +276,13 @@ def test_more_neighbours_than_cudnn_takes_are_read_step_by_step(monkeypatch, nam
     with pretended_gpu():
         found = aggr.to(GPU)(x.to(GPU), index.to(GPU), dim_size=4).cpu()
     torch.testing.assert_close(found, expected)
+
+
+def test_evaluation_attends_by_the_steps_of_training(tmp_path, monkeypatch):
+    """Others of torch hold the weights of all pairs of nodes at once, for which the memory of a GPU may not be enough."""
+    seen, real = set(), pretended.computed
+    monkeypatch.setattr(pretended, "computed", lambda function, *rest: seen.add(str(function)) or real(function, *rest))
+    with pretended_gpu():
+        assert run.run_fit(Results(tmp_path), prepared(), spec_of("gps", "sum"), GPU)["reason"] is None
+    assert "aten._safe_softmax.default" in seen
+    assert not [name for name in seen if "native_multi_head_attention" in name]
