@@ -28,6 +28,7 @@ def take_gpu() -> int:
     """
     folder = Path(tempfile.gettempdir(), f"ssma-gpus-{os.getuid()}")
     folder.mkdir(exist_ok=True)
+    torch.cuda.init()  # or GPUs that are cut by MIG would all be counted, of which CUDA then shows one part
     names = {number: torch.cuda.get_device_properties(number).uuid for number in range(torch.cuda.device_count())}
     turn, why = 0, "torch finds none"
     while names:

@@ -18,6 +18,7 @@ def chosen(monkeypatch, tmp_path):
     """Two GPUs of which torch sees both; returns the list of those that were made the current one."""
     found = []
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("torch.cuda.init", lambda: None)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: SimpleNamespace(uuid=f"GPU-{number}"))
     monkeypatch.setattr("torch.cuda.set_device", found.append)
@@ -55,6 +56,21 @@ def test_a_gpu_on_which_nothing_can_be_computed_is_left_out(chosen, monkeypatch,
         take_gpu()
     for lock in locks:
         os.close(lock)
+
+
+def test_of_gpus_cut_by_mig_those_count_that_cuda_shows(chosen, monkeypatch):
+    """Asked before CUDA is started, torch counts the uncut ones, and ended in an AssertionError."""
+    count = [8]
+    monkeypatch.setattr("torch.cuda.init", lambda: count.append(1))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count[-1])
+
+    def properties(number):
+        assert number == 0, "Invalid device id"
+        return SimpleNamespace(uuid="MIG-0")
+
+    monkeypatch.setattr("torch.cuda.get_device_properties", properties)
+    os.close(take_gpu())
+    assert chosen == [0]
 
 
 def test_a_gpu_is_known_by_itself_and_not_by_its_number(chosen, monkeypatch):
