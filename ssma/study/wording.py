@@ -58,7 +58,7 @@ def sentence(item: Any, raw: Any, study: type[BaseModel]) -> str:
     if item["type"] == "too_short":
         least = item["ctx"]["min_length"]
         return f"{path}: expected at least {least} {'entry' if least == 1 else 'entries'}{got}"
-    unset = item["input"] is False or item["input"] in ("none", "None")
+    unset = item["input"] is False or item["input"] in ("none", "None", "all")
     has_none = field is not None and not field.is_required() and field.default is None
     return f"{path}: {what(item)}{got}" + ("; leave it out to have its default" if unset and has_none else "")
 

@@ -431,6 +431,7 @@ def test_an_empty_section_is_named_without_pythons_words(key):
         ({"model": {"residual": "maybe"}}, "model.residual: expected true or false, got 'maybe'"),
         ({"ablations": {"a": {"axes": {"ssma.learn_affine": [True, "both"]}}}}, "ablations.a.axes.ssma.learn_affine: expected true or false, got 'both'"),
         ({"protocol": "none"}, "protocol: Input should be 'paper' or 'fair', got 'none'; leave it out to have its default"),
+        ({"splits": {"use": "all"}}, "splits.use: Input should be a valid integer, unable to parse string as an integer, got 'all'; leave it out to have its default"),
         ({"training": {"max_minutes": False}}, "training.max_minutes: Input should not be true or false, got False; leave it out to have its default"),
         ({"theory": {"growth": None}}, "theory.growth: is empty; write {} to run it with its defaults, or leave it out"),
         ({"layers": []}, "layers: expected at least 1 entry, got []"),
