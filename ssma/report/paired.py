@@ -53,6 +53,11 @@ class Difference:
     whole: bool = True
 
     @property
+    def valued(self) -> bool:
+        """Says whether there is a difference, tested or not."""
+        return not isinstance(self.found, str)
+
+    @property
     def p(self) -> float | None:
         """The p value by itself; None if nothing was tested."""
         return None if isinstance(self.found, str) or isinstance(self.t, NotTestable) else self.t.p
