@@ -184,9 +184,10 @@ def _scale(ax: "Axes", count: int, difference: float) -> None:
 
 def diagram_caption(ranking: Ranking) -> str:
     """Returns what the diagram shows, in words."""
+    treated = [TREATED[ranking.missing]] * (ranking.missing != "not_testable")  # which draws none where fits lack
     return (
         f"{ranking.layout.title}: average ranks over {ranking.found.places} places (data set and layer), 1 is best. "
         "The bar above the axis is the critical difference (CD) of Nemenyi's test at 5%; a bar below it joins those "
         "that the test does not tell apart, which does not make them equal. "
-        + " ".join([_dependent(ranking), *ranking.biased])
+        + " ".join([_dependent(ranking), *treated, *_notes(ranking)])
     )

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ssma.report.align import report_options
 from ssma.report.axes import axis_table
 from ssma.report.checks import chosen_by_test
 from ssma.report.encoding import is_numeric
 from ssma.report.floor import MARK, Floor, below_text
 from ssma.report.labels import SHARES, Metric, extent, listing, metrics_of, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
-from ssma.report.paired import UNTESTED, Difference, compare_family, tests_of
+from ssma.report.paired import TREATED, UNTESTED, Difference, compare_family, tests_of
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.statistics.outcome import ALPHA
@@ -111,6 +112,11 @@ class _Reader:
             if arm := self.layout.arm(dataset, layer, point):
                 found.setdefault(arm, point)
         return found
+
+    @property
+    def shown(self) -> set[str]:
+        """The arms of the ablation and those that they are compared with."""
+        return {*self.where, *self.known.values()}
 
     def mean(self, arm: str) -> float:
         return canonical(float(self.summary.loc[arm, "mean"]))  # to 12 digits, so that ties are ties
@@ -223,6 +229,9 @@ def _summary(reader: _Reader, floors: dict[str, Floor]) -> str:
         sentences = [_held(reader, found, reference), _means(reader, found)]
     if floors:
         sentences.append(f"{below_text(floors)} ({MARK}).")
+    missing = report_options(reader.plan).missing
+    if missing != "not_testable" and any(reader.made(arm) and not reader.whole(arm) for arm in reader.shown):
+        sentences.append(TREATED[missing])
     sentences += chosen_by_test(reader.plan, list(reader.where))
     return " ".join(sentences)
 

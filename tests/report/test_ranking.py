@@ -5,7 +5,7 @@ import pytest
 from ssma.report.axes import axis_table
 from ssma.report.figures import save
 from ssma.report.frame import collect
-from ssma.report.ranking import diagram, rank, ranks_table
+from ssma.report.ranking import TREATED, diagram, diagram_caption, rank, ranks_table
 from ssma.study.lookup import read_plan
 
 PLACES = ("MUTAG-gcn", "MUTAG-gin", "ZINC-gcn")
@@ -62,6 +62,12 @@ def test_a_place_with_a_gap_is_named_and_stops_the_tests(three):
         plan["config"]["report"] = {"missing": missing}
         again = rank(plan, "main", frame)
         assert again.found.places == 3 and again.found.friedman.p == pytest.approx(0.0498, abs=1e-4)
+        assert TREATED[missing] in diagram_caption(again) and f"(report.missing: {missing})" in TREATED[missing]
+    assert "report.missing" not in diagram_caption(ranking)
+    three.evaluated("MUTAG-gin-sum", {(0, 0): "diverged", (1, 0): "diverged"})
+    plan["config"]["report"] = {"missing": "drop"}
+    left = rank(plan, "main", collect(three.results))
+    assert diagram_caption(left).endswith(" Not ranked, since fits are not ok: MUTAG gin.")
 
 
 def test_two_arms_or_one_place_are_not_ranked(study):

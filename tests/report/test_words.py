@@ -291,10 +291,25 @@ def test_an_arm_that_failed_everywhere_is_compared_where_the_worst_takes_its_pla
     assert "; lr=3 −10.3 [−33.9, +13.3], p 0.401 (Holm), not told apart." in said.details[0]
     assert said.summary == (
         "Differences from lr=1 that hold after Holm: none of 2, over 1 place (data set and layer), 3 pairs each. By the "
-        "means alone: lr=2 better at 0, worse at 0, equal at 1 of 1 place; lr=3 better at 0, worse at 1 of 1 place."
+        "means alone: lr=2 better at 0, worse at 0, equal at 1 of 1 place; lr=3 better at 0, worse at 1 of 1 place. A "
+        "failed fit counts as the worst test metric of the data set in this report (report.missing: worst)."
     )
     table = paired(plan, "rates", frame, {"MUTAG": 0.0})
     assert [row[table.columns.index("p (Holm)")].text for row in table.rows] == ["1", "0.401", "–"]
+
+
+def test_a_result_that_rests_on_what_was_left_out_says_so(selection, fabric):
+    # without split 2, attention differs from sum by 0.05 0.10; random by 0.05 twice, which cannot be tested
+    dropped = {"config": {"report": {"missing": "drop"}}}
+    told = " Pairs with a fit that is not ok are left out (report.missing: drop)."
+    plan, frame = read_plan(selection.plan), collect(selection)
+    assert "left out" not in words(plan | dropped, "selection", frame, RATIOS).summary  # nothing was
+    fabric.evaluated("MUTAG-gcn-sum", {(0, 0): 0.8, (1, 0): 0.7, (2, 0): "diverged"})
+    said = words(plan | dropped, "selection", collect(selection), RATIOS)
+    assert said.summary.startswith("Differences from sum that hold after Holm: none of 1, ") and said.summary.endswith(
+        told
+    )
+    assert "report.missing" not in words(plan, "selection", collect(selection), RATIOS).summary  # nothing is tested
 
 
 def test_arms_below_the_floor_are_counted(selection):
