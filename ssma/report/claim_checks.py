@@ -131,7 +131,8 @@ def geometric_mean_stabilises(records: Records) -> Verdict:
     from scipy.stats import binomtest
 
     test = (
-        "pairs of fits that differ in ssma.normalisation only, exact McNemar test at 0.05 (one test: nothing to adjust)"
+        "pairs of fits that differ in ssma.normalisation only, exact McNemar test at 0.05 (one test: nothing to adjust), "
+        "which takes them as independent: those of one data set are not, so that it finds too much"
     )
     known = paper.protocols()
     arms = records.ssma_arms(known, (*LAYERS, "gatv2", "gps", "pna", "gps_pe"), varied="ssma.normalisation")
@@ -164,7 +165,7 @@ def attention_mostly_better(records: Records) -> Verdict:
 
     test = (
         "number of cells with the better mean, exact two-sided binomial test against one half at 0.05 (one test: "
-        "nothing to adjust)"
+        "nothing to adjust), which takes cells as independent: those of one data set are not, so that it finds too much"
     )
     found, named = _attention_against_random(records, LAYERS), len(SELECTION_SETS) * len(LAYERS) * len(KAPPAS)
     cells = records.cells(found, "ssma.kappa").values()

@@ -279,6 +279,9 @@ def test_divergence_with_and_without_the_geometric_mean_is_counted_in_pairs(fabr
     # six pairs on one side: p = 2 / 64
     assert found.verdict == "supported"
     assert found.evidence == "6 pairs of fits: 6 diverged without it alone, 0 with it alone"
+    assert found.test.endswith(
+        ", which takes them as independent: those of one data set are not, so that it finds too much"
+    )
 
 
 def test_a_claim_about_a_table_that_is_not_shown_leads_to_the_arms(fabric):
@@ -343,6 +346,9 @@ def test_most_cells_are_counted_by_a_binomial_test(fabric, monkeypatch, attentio
     better = 6 if attention > 0.8 else 0
     words = f"attention has the better mean in {better}, the worse in {6 - better}"
     assert (found.verdict, found.evidence) == (verdict, f"6 of 6 cells run: {words}")
+    assert found.test.endswith(
+        ", which takes cells as independent: those of one data set are not, so that it finds too much"
+    )
     few(monkeypatch, KAPPAS=[2, 3])
     assert CHECKS["A2"](records).verdict == "undecided"
 
