@@ -218,7 +218,7 @@ def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path,
         path.write_text('{"status": "ok", "seal": "0"}')
     assert main(["status", str(tmp_path / "plan.json"), "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "s: 1 of 8 arms have a result",
+        "s: 1 of 8 arms with a result",
         "  searched: no valid trial: no memory",
         "  evaluated: 2 of 3 fits failed",
         f"  killed: no result yet; {tmp_path}/logs/evaluate/killed.log ends with: fit 3 of 9",
@@ -268,7 +268,7 @@ def test_status_tells_a_reason_of_several_lines_in_one(tmp_path, capsys):
     failed = {"kind": "evaluation", "arm_id": "a", "status": "failed", "reason": "CUDA error: assert\nDebug with X\n"}
     write_record(plan.parent / "arms" / "a" / "evaluation.json", failed)
     assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "s: 0 of 1 arms have a result\n  a: CUDA error: assert Debug with X\n"
+    assert capsys.readouterr().out == "s: 0 of 1 arm with a result\n  a: CUDA error: assert Debug with X\n"
 
 
 def test_status_offers_no_ui_where_nothing_is_tracked(tmp_path, capsys):

@@ -11,7 +11,7 @@ from ssma.report.axes import axis_table
 from ssma.report.checks import chosen_by_test
 from ssma.report.encoding import is_numeric
 from ssma.report.floor import MARK, Floor, below_text
-from ssma.report.labels import SHARES, Metric, extent, listing, metrics_of, point_text, setting, value_text
+from ssma.report.labels import SHARES, Metric, counts, listing, metrics_of, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
 from ssma.report.paired import TREATED, UNTESTED, Difference, compare_family, tests_of
 from ssma.report.statistics import summarise
@@ -245,7 +245,7 @@ def _held(reader: _Reader, found: dict[str, Difference], reference: str) -> str:
     held = [f"{reader.where[arm][1]} {one.side} on {reader.where[arm][0]}" for arm, one in tested.items() if one.holds]
     text = f"Differences from {reference} that hold after Holm: {len(held) or 'none'} of {len(tested)}, "
     text += f"over {counted(places, 'place')} (data set and layer), "
-    text += f"{extent(one.found.difference.n for one in tested.values())} pairs each"
+    text += f"{counts((one.found.difference.n for one in tested.values()), 'pair')} each"
     return f"{text}: {listing(held)}." if held else f"{text}."
 
 

@@ -64,7 +64,9 @@ def test_one_pair_is_no_pairs():
         every.evidence
         == "1 of 2 cells run: mean gain above 0 in 1 and below in 0 of 1 pair; after Holm 1 better, 0 worse"
     )
-    assert none.evidence == "1 of 2 cells run: after Holm 1 of 1 pair lose no more than the margin, 0 do"
+    assert (
+        none.evidence == "1 of 2 cells run: after Holm no loss beyond the margin in 1 of 1 pair, a loss beyond it in 0"
+    )
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,6 @@ def test_graphs_that_are_alike_are_said_with_the_copies_among_them(learned):
     said = (
         "9 of 188 graphs are like another one, in a split 0 to 3 of the 3 validation and test graphs like one in the "
     )
-    assert copies == {"MUTAG": Repeated("alike", f"{said}training part, 0 of them exact copies")}
+    assert copies == {"MUTAG": Repeated("alike", f"{said}training part, 0 of them as an exact copy")}
     meant = "Graphs are alike if no message passing tells them apart, as with isomorphic ones, targets aside."
     assert copy_notes(copies) == [f"¶ MUTAG: {copies['MUTAG'].text}. {meant}"]
