@@ -295,7 +295,7 @@ def _track(options: argparse.Namespace) -> int:
     plan, results = open_results(options.plan)
     counts = fill(results, plan)
     try_again(results)
-    print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items()))
+    print(", ".join(counted(count, name.replace("_", " ")[:-1]) for name, count in counts.items()))
     return 0
 
 

@@ -239,7 +239,7 @@ def test_a_damaged_record_is_shown_and_stops_no_report(finished, tmp_path):
             env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert found.returncode == 0, found.stderr
-    assert "1 damaged fits" in found.stdout
+    assert "1 damaged fit" in found.stdout
     page = (tmp_path / "out/index.html").read_text()
     assert "damaged record" in page
     assert record.name in page
