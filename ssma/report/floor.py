@@ -15,6 +15,7 @@ from ssma.report.paired import (
     compare_arms,
     difference_cell,
     p_texts,
+    seeds_alone,
     t_texts,
     tests_of,
 )
@@ -116,8 +117,10 @@ def floor_table(plan: dict[str, Any], ablation: str, found: dict[str, Floor]) ->
         f"{tests_of(one.difference for one in found.values())} of this table. Better, worse: at p (Holm) < {ALPHA}. "
         f"{TREATED[report_options(plan).missing]}"
     )
+    alone = seeds_alone(plan, found)
     rows, notes = [_row(one) for one in found.values()], chosen_by_test(plan, list(found))
-    return Table(f"{ablation}-sanity", caption, COLUMNS, rows, notes, grouped=True)
+    below = [alone] if alone else []
+    return Table(f"{ablation}-sanity", caption, COLUMNS, rows, notes, grouped=True, footnotes=below)
 
 
 def _row(one: Floor) -> list[Cell]:

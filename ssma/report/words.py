@@ -13,7 +13,7 @@ from ssma.report.encoding import is_numeric
 from ssma.report.floor import MARK, Floor, below_text
 from ssma.report.labels import SHARES, Metric, counts, listing, metrics_of, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
-from ssma.report.paired import TREATED, UNTESTED, Difference, compare_family, tests_of
+from ssma.report.paired import TREATED, UNTESTED, Difference, compare_family, seeds_alone, tests_of
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.statistics.outcome import ALPHA
@@ -246,7 +246,8 @@ def _held(reader: _Reader, found: dict[str, Difference], reference: str) -> str:
     text = f"Differences from {reference} that hold after Holm: {len(held) or 'none'} of {len(tested)}, "
     text += f"over {counted(places, 'place')} (data set and layer), "
     text += f"{counts((one.found.difference.n for one in tested.values()), 'pair')} each"
-    return f"{text}: {listing(held)}." if held else f"{text}."
+    text += f": {listing(held)}." if held else "."
+    return f"{text} {alone}" if (alone := seeds_alone(reader.plan, tested)) else text
 
 
 def _means(reader: _Reader, found: dict[str, Difference]) -> str:
@@ -281,10 +282,6 @@ def _tests(reader: _Reader) -> list[str]:
         text += f"p < {ALPHA} alone"
         text += f", and {_span(ones, family)} to be the first to hold after Holm over {family}" if family > 1 else ""
         sentences.append(f"{text}.")
-    alone = [arm["dataset"] for arm in reader.plan["arms"] if arm["id"] in tested and len(arm["splits"]) == 1]
-    if alone:
-        told = "the pairs are seeds of one split: a result holds for other seeds, not for other data."
-        sentences.append(f"Of {listing(alone, 12)} {told}")
     return [" ".join(sentences)]
 
 

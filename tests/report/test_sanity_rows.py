@@ -190,6 +190,19 @@ def test_what_is_worse_or_cannot_be_tested_is_not_shown_to_be_better(learned, fa
     assert [row[-1].text for row in floor_table(plan, "main", found).rows] == ["not shown", "no, worse"]
 
 
+def test_seeds_of_one_split_against_a_predictor_are_told_as_such(learned, fabric):
+    plan, found = against(learned)
+    assert floor_table(plan, "main", found).footnotes == []
+    arm = fabric.arm("MUTAG-gin-sum", splits=1, repeats=3)
+    fabric.evaluated(arm, {(0, repeat): 0.7 + repeat / 100 for repeat in range(3)})
+    fabric.ablation("main", {"aggregator": ["sum"]}, {arm: ["sum"]})
+    fabric.plan()
+    plan, found = against(learned)
+    told = "Of MUTAG the pairs are seeds of one split: a result holds for other seeds, not for other data."
+    assert floor_table(plan, "main", found).footnotes == [told]
+    assert found[arm].difference.found.difference.n == 3
+
+
 def test_of_predictors_that_are_equal_but_for_rounding_the_first_is_taken():
     tests = {"b": (0.56, 0.61, 0.86), "a": (0.61, 0.86, 0.56)}
     rows = {name: [{"split": split, "test": test} for split, test in enumerate(mine)] for name, mine in tests.items()}
