@@ -114,9 +114,9 @@ def _values(point: dict[str, Any], axes: dict[str, list]) -> list[str]:
 def _numbers(arm: str, summary: "pandas.DataFrame") -> list[Any]:
     row = summary.loc[arm]
     counts = [int(row["units"]), int(row["n"]), int(row["planned"]), row["reason"]]
-    if not row["n"]:
-        return [arm, row["metric"], *[None] * len(LEVELS), *counts]
     metric = Metric(row["metric"], row["direction"])
+    if not row["n"]:
+        return [arm, metric.title if isinstance(metric.name, str) else None, *[None] * len(LEVELS), *counts]
     mean, std, _ = metric.numbers(row["mean"], row["std"], row["n"])
     spread = [None] * 3 if std is None else [std, mean - std, mean + std]
     return [arm, metric.title, mean, *spread, *counts]

@@ -190,6 +190,18 @@ def test_what_is_worse_or_cannot_be_tested_is_not_shown_to_be_better(learned, fa
     assert [row[-1].text for row in floor_table(plan, "main", found).rows] == ["not shown", "no, worse"]
 
 
+def test_an_arm_whose_fits_all_failed_is_among_those_that_beat_no_predictor(learned, fabric):
+    fabric.evaluated("MUTAG-gcn-ssma", dict.fromkeys([(0, 0), (1, 0), (2, 0)], "diverged"))
+    plan, found = against(learned)
+    assert below_text(found) == "Not shown to beat “majority class”: 2 of 2 arms, of them 1 not testable"
+    assert floor_table(plan, "main", found).rows[1][3].text == "not testable: no fits to pair"
+    table = comparison(plan, "main", collect(learned), read_sanity(learned, plan), found)
+    assert [row[2].text for row in table.rows[:2]] == ["80.0 ± 10.0 (3) §", "failed: diverged"]
+    _, found = against(learned, "worst")  # 0.55 of all, three times: differences -0.05 0.00 -0.07
+    ssma = found["MUTAG-gcn-ssma"].difference
+    assert (ssma.found.difference.mean, ssma.side) == (pytest.approx(-0.04), "worse")
+
+
 def test_seeds_of_one_split_against_a_predictor_are_told_as_such(learned, fabric):
     plan, found = against(learned)
     assert floor_table(plan, "main", found).footnotes == []
