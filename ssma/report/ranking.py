@@ -70,7 +70,7 @@ def rank(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Rank
         return None
     found = compare_ranks(scores)
     if left_out and missing != "drop":
-        no = NotTestable(f"{len(left_out)} of {len(places) + len(left_out)} places lack fits")
+        no = NotTestable(f"fits are lacking at {len(left_out)} of {len(places) + len(left_out)} places")
         found = RankComparison(found.places, found.average, no, no)
     biased = chosen_by_test(plan, [cell["arm"] for cell in layout.cells])
     return Ranking(layout, points, places, left_out, missing, biased, found)

@@ -55,7 +55,7 @@ def test_a_place_with_a_gap_is_named_and_stops_the_tests(three):
     assert (ranking.found.places, ranking.found.average.tolist()) == (2, [3.0, 2.0, 1.0])
     table = ranks_table("main", ranking)
     assert table.notes == ["Not ranked, since fits are not ok: MUTAG gin."]
-    assert "Friedman's test: not testable: 1 of 3 places lack fits." in table.caption
+    assert "Friedman's test: not testable: fits are lacking at 1 of 3 places." in table.caption
     assert {row[3].text for row in table.rows} == {"not testable"}
     assert diagram(plan, "main", ranking) is None
     for missing in ("drop", "worst"):
