@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ssma.aggr.registry import imported
+from ssma.errors import StudyError
 from ssma.gpus import take_gpu
 from ssma.rerun import rerun
 from ssma.study.paths import Results
@@ -17,9 +18,11 @@ def chosen(monkeypatch, tmp_path):
     """Two GPUs of which torch sees both; returns the list of those that were made the current one."""
     found = []
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("torch.cuda.init", lambda: None)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda number: SimpleNamespace(uuid=f"GPU-{number}"))
     monkeypatch.setattr("torch.cuda.set_device", found.append)
+    monkeypatch.setattr("torch.ones", lambda size, device: torch.full((size,), 1.0))
     return found
 
 
@@ -31,6 +34,43 @@ def test_jobs_side_by_side_get_different_gpus_and_share_them_in_turn(chosen):
     assert chosen[5:] == [1]
     for lock in locks:
         os.close(lock)
+
+
+def test_a_gpu_on_which_nothing_can_be_computed_is_left_out(chosen, monkeypatch, caplog):
+    """As one that torch has no kernels for, beside one that it has: each fit of the second job failed of it."""
+    error, usable = "CUDA error: no kernel image is available for execution on the device", [1]
+
+    def ones(size, device):
+        if chosen[-1] not in usable:
+            raise RuntimeError(f"{error}\nCompile with TORCH_USE_CUDA_DSA")
+        return torch.full((size,), 1.0)
+
+    monkeypatch.setattr("torch.ones", ones)
+    locks = [take_gpu() for _ in range(2)]
+    assert chosen == [0, 1, 0, 1]
+    assert caplog.messages == [f"GPU 0: {error}; it is left out"] * 2
+    usable.clear()
+    with pytest.raises(
+        StudyError, match=rf"^no GPU can be used \(GPU 1: {error}\); see that torch .* or set device: cpu$"
+    ):
+        take_gpu()
+    for lock in locks:
+        os.close(lock)
+
+
+def test_of_gpus_cut_by_mig_those_count_that_cuda_shows(chosen, monkeypatch):
+    """Asked before CUDA is started, torch counts the uncut ones, and ended in an AssertionError."""
+    count = [8]
+    monkeypatch.setattr("torch.cuda.init", lambda: count.append(1))
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count[-1])
+
+    def properties(number):
+        assert number == 0, "Invalid device id"
+        return SimpleNamespace(uuid="MIG-0")
+
+    monkeypatch.setattr("torch.cuda.get_device_properties", properties)
+    os.close(take_gpu())
+    assert chosen == [0]
 
 
 def test_a_gpu_is_known_by_itself_and_not_by_its_number(chosen, monkeypatch):

@@ -15,7 +15,7 @@ def compare_maps(given: Tensor, learned: Tensor) -> dict[str, Any]:
     of the absolute entries, the ``largest`` of them, and the ``picture``: the absolute entries averaged over the d
     channels and the constant, ``[m1][m2]`` with four significant digits, or None for more than 2,048 of them.
     """
-    given, learned = given.detach().double().cpu(), learned.detach().double().cpu()
+    given, learned = (maps.detach().cpu().double() for maps in (given, learned))  # Apple's GPUs hold no float64
     maps = {"given": given, "learned": learned, "difference": learned - given}
     return {name: _describe(entries.abs()) for name, entries in maps.items()} | {"shape": list(given.shape)}
 

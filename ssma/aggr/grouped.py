@@ -190,6 +190,18 @@ def group_mean(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
     return scatter(x, index, 0, dim_size, "mean")
 
 
+def group_reduce(x: Tensor, index: Tensor, dim_size: int, reduce: str) -> Tensor:
+    """Returns the largest (``"amax"``), smallest (``"amin"``) or product (``"prod"``) of each group of rows; where one
+    is empty 0, of products 1.
+
+    It is PyG's `scatter` by torch's own steps. On a GPU PyG leaves these to torch-scatter where that is installed, by
+    which a factor of 0 gets no gradient, and one of equal extrema all of it.
+    """
+    start = (x.new_ones if reduce == "prod" else x.new_zeros)(dim_size, *x.shape[1:])
+    rows = index.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+    return start.scatter_reduce_(0, rows, x, reduce, include_self=reduce == "prod")
+
+
 def group_extremum(x: Tensor, index: Tensor, dim_size: int, reduce: str) -> Tensor:
     """Returns the largest (``"amax"``) or smallest (``"amin"``) of each group of rows, 0 where a group is empty.
 
@@ -210,7 +222,7 @@ def group_product(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
     is the last running product of each group, of twice as many rows with each step.
     """
     if not transformed():
-        return scatter(x, index, 0, dim_size, "mul")
+        return group_reduce(x, index, dim_size, "prod")
     order, step = index.argsort(stable=True), 1
     group, running = index[order], x[order]
     while step < index.numel():

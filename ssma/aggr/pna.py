@@ -79,11 +79,11 @@ def mean_log_degree(degrees: Tensor | None) -> Tensor:
     if not isinstance(degrees, Tensor) or degrees.dim() != 1 or not bool((degrees >= 0).all()):
         given = degrees.tolist() if isinstance(degrees, Tensor) else f"of type {type(degrees).__name__}"
         raise ValueError(f"PNAAggregation got degrees {given} but expected a tensor of counts of degree 0, 1, 2, ...")
-    counts = degrees.double()
+    counts = degrees.cpu().double()  # Apple's GPUs hold no float64
     if not counts[1:].sum() > 0:
         raise ValueError(
             f"PNAAggregation got degrees {degrees.tolist()}, where no node has an incoming edge; its scalers divide by "
             f"the mean of log(degree + 1), so it needs training data with edges"
         )
     log_degree = torch.arange(counts.numel(), device=counts.device, dtype=counts.dtype).log1p()
-    return ((counts * log_degree).sum() / counts.sum()).to(torch.get_default_dtype())
+    return ((counts * log_degree).sum() / counts.sum()).to(degrees.device, torch.get_default_dtype())

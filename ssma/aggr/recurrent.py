@@ -12,6 +12,8 @@ from ssma.aggr.selection import position_in_group
 
 SHORT = 16
 """Steps that a CPU leaves to torch, which goes backward through as many arrays of all rows as there are steps."""
+LONG = 2**16 - 1
+"""Steps that a GPU leaves to torch; cuDNN takes no more."""
 
 
 class RecurrentAggregation(GroupedAggregation):
@@ -66,8 +68,8 @@ class RecurrentAggregation(GroupedAggregation):
             batch_sizes: Sequences that have a step, step by step, on the CPU.
         """
         weights, state = self._weights(packed.dtype), torch.zeros_like(packed[: batch_sizes[0]])
-        by_torch = recorded() or packed.device.type != "cpu" or batch_sizes.numel() <= SHORT
-        if by_torch and not transformed():  # transforms know no networks of torch
+        most = SHORT if packed.device.type == "cpu" else LONG
+        if (recorded() or batch_sizes.numel() <= most) and not transformed():  # transforms know no networks of torch
             return self._run(packed, batch_sizes, state.unsqueeze(0), weights)[0]
         of_input, of_state, input_bias, state_bias = weights
         states, ended = (state,) * self.states, []

@@ -2,9 +2,8 @@
 
 import torch
 from torch import Tensor
-from torch_geometric.utils import scatter
 
-from ssma.aggr.grouped import GroupedAggregation, group_mean
+from ssma.aggr.grouped import GroupedAggregation, group_mean, group_reduce
 
 
 class StdAggregation(GroupedAggregation):
@@ -30,8 +29,8 @@ def group_std(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
     does not depend on them.
     """
     with torch.no_grad():
-        high = scatter(x, index, 0, dim_size, "max")
-        spread = high - scatter(x, index, 0, dim_size, "min")
+        high = group_reduce(x, index, dim_size, "amax")
+        spread = high - group_reduce(x, index, dim_size, "amin")
         unit = torch.where(spread > 0, spread, 1)
     z = (x - high[index]) / unit[index]
     variance = group_mean((z - group_mean(z, index, dim_size).index_select(0, index)).square(), index, dim_size)

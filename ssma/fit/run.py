@@ -58,7 +58,8 @@ def pick_device(name: str) -> torch.device:
         mend = "install a CUDA build"
         if built_for:  # a newer one would find none either
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-            mend = f"see that nvidia-smi shows one and a driver for CUDA {built_for}"
+            shown_by, of = ("nvidia-smi", "CUDA") if torch.version.cuda else ("rocm-smi", "ROCm")
+            mend = f"see that {shown_by} shows one and a driver for {of} {built_for}"
             mend += "" if visible is None else f", and that CUDA_VISIBLE_DEVICES={visible} names it"
         raise StudyError(f"device: cuda was asked for but torch finds no GPU; use 'cpu' or 'auto', or {mend}")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

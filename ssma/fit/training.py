@@ -55,7 +55,7 @@ class Training:
         settings: dict[str, Any], seed: int,
     ) -> None:  # fmt: skip
         self.network, self.train, self.validation, self.task = network, train, validation, task
-        self.settings, self.seed = settings, seed
+        self.settings, self.seed, self.on_gpu = settings, seed, next(network.parameters()).is_cuda
         self.with_auxiliary_loss = [module for module in network.modules() if has_method(module, "auxiliary_loss")]
         self.optimizer = adamw(network, lr=settings["lr"], weight_decay=settings["weight_decay"])
         self.schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(
@@ -141,7 +141,7 @@ class Training:
             losses.append(loss.detach())
             extras.append([value.detach() for value in extra])
             count += size
-        check_seed(seed)
+        check_seed(seed, self.on_gpu)
         steps = len(losses)
         self.steps += steps
         train_loss = sum(loss.item() for loss in losses) / max(count, 1)
@@ -184,17 +184,19 @@ class Training:
         self.history, self.best, self.steps = state["history"], state["best"], state["steps"]
 
 
-def check_seed(seed: int) -> None:
+def check_seed(seed: int, on_gpu: bool = False) -> None:
     """Refuses a user's class that set another seed: layers made after it would start, and drop, alike in all fits.
 
     Raises:
-        StudyError: If torch has not the seed that was set.
+        StudyError: If torch has not the seed that was set, for the host or, ``on_gpu``, for the GPU.
     """
-    if torch.initial_seed() != seed:
+    found = torch.initial_seed()
+    if found == seed and on_gpu:
+        found = torch.cuda.initial_seed()
+    if found != seed:
         raise StudyError(
-            f"torch's seed was set to {torch.initial_seed()} within a fit, so that fits of all seeds would draw the "
-            f"same from there on; leave it out of the class, or draw what is the same in all fits in a "
-            f"torch.random.fork_rng()"
+            f"torch's seed was set to {found} within a fit, so that fits of all seeds would draw the same from there "
+            f"on; leave it out of the class, or draw what is the same in all fits in a torch.random.fork_rng()"
         )
 
 

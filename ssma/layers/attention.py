@@ -45,16 +45,25 @@ class SizedAttention(MultiheadAttention):
         sizes, order = (~key_padding_mask).sum(1).sort(descending=True)
         groups = groups_of_like_size(sizes.tolist())
         if len(groups) == 1:
-            return super().forward(x, x, x, key_padding_mask=key_padding_mask, **options)
+            return self._attend(x, key_padding_mask, options)
         out = None
         for (start, stop), size in groups.items():
             graphs = order[start:stop]
             nodes, padding = x[graphs, :size], key_padding_mask[graphs, :size]
-            attended = super().forward(nodes, nodes, nodes, key_padding_mask=padding, **options)[0]
+            attended = self._attend(nodes, padding, options)[0]
             if out is None:  # under autocast of another type than x
                 out = attended.new_zeros(x.shape)
             out[graphs, :size] = attended
         return out, None
+
+    def _attend(self, x: Tensor, padding: Tensor, options: dict[str, Any]) -> tuple:
+        """Attends among the nodes of graphs of like size.
+
+        Of a key that is the query itself torch attends in evaluation by steps that hold all weights at once, of padded
+        graphs on a GPU too, where those of training hold none.
+        """
+        key = x.view_as(x) if x.is_cuda and not self.training else x
+        return super().forward(x, key, key, key_padding_mask=padding, **options)
 
 
 def groups_of_like_size(sizes: list[int]) -> dict[tuple[int, int], int]:

@@ -34,8 +34,9 @@ class Block(nn.Module):
         return self.dropout(out + x if self.residual else out)
 
 
-class TransformerBlock(nn.Module):
-    """A GraphGPS layer and dropout; norms and residual connections are inside the layer.
+class TransformerBlock(Block):
+    """A GraphGPS layer, whose norms and residual connections are inside, and dropout; with ``outer_block`` what stands
+    around other layers too.
 
     The layer gets each node's graph, so that no node attends to another graph and a prediction does not depend on what
     else is in the batch. Attention is quadratic in the size of a graph.
@@ -47,11 +48,11 @@ class TransformerBlock(nn.Module):
     """
 
     def __init__(self, layer: nn.Module, width: int, model: dict[str, Any]) -> None:
-        super().__init__()
-        self.conv = layer
-        self.dropout = Dropout(model["dropout"])
+        self.outer = model.get("outer_block", False)  # which the plans of older versions do not name
+        super().__init__(layer, width, model if self.outer else model | {"batch_norm": False, "residual": False})
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None, batch: Tensor) -> Tensor:
         """Returns the nodes' new states, ``[n, width]``; ``batch`` is sorted."""
         edges = {} if edge_attr is None else {"edge_attr": edge_attr}
-        return self.dropout(self.conv(x, edge_index, batch, **edges))
+        out = self.conv(x, edge_index, batch, **edges)
+        return self.finish(out, x) if self.outer else self.dropout(out)

@@ -1,19 +1,21 @@
 """The network around an aggregation: encoder, message-passing blocks, readout, head."""
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GPSConv, MessagePassing, global_add_pool, global_max_pool, global_mean_pool
+from torch_geometric.nn import GPSConv, MessagePassing, global_add_pool, global_mean_pool
 from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr import SSMAAggregation, make_aggregation
+from ssma.aggr.grouped import group_reduce
 from ssma.aggr.registry import imported
 from ssma.layers.convs import LAYERS, Parts
 from ssma.study.classes import as_declared, parameters_of
 from ssma.study.settings import ONLY_FOR_LAYERS, WIDTH_MULTIPLE_OF
 
-READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": global_max_pool}
+READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": partial(group_reduce, reduce="amax")}
 
 
 class FeatureEncoder(nn.Module):

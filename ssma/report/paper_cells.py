@@ -119,7 +119,8 @@ def treatment(arm: dict[str, Any]) -> dict[str, Any]:
 
 def _given(arm: dict[str, Any]) -> dict[str, Any]:
     """Returns the settings of an arm's network and training under their full names."""
-    return {f"{group}.{key}": value for group in GROUPS for key, value in arm["settings"][group].items()}
+    older = {"model.outer_block": False} if arm["layer"] == "gps" else {}  # in plans of versions that knew no other
+    return older | {f"{group}.{key}": value for group in GROUPS for key, value in arm["settings"][group].items()}
 
 
 def ssma_options(arm: dict[str, Any]) -> dict[str, Any]:

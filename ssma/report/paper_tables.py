@@ -38,8 +38,8 @@ RULE = (
 )
 NEVER = (
     "What the authors' code does and no arm here does: widths above the budget; attention of gps across the graphs of "
-    "a batch, its earlier version (8 heads, no dropout on attention, no edge features) and its later one (GINE), and "
-    "batch norm, ReLU and a residual connection around its layers; in pna the degrees of the first fold for all folds, "
+    "a batch, its earlier version (8 heads, no dropout on attention, no edge features) and its later one (GINE); "
+    "in pna the degrees of the first fold for all folds, "
     "on ogbn of all nodes inside their parts, and a map of edge features before those of the towers; in SSMA a bias "
     "inside the compressor, 1e-6 added to magnitudes, slots of zeros for nodes without neighbours, and in gatv2, gps "
     "and pna attention scores of other states of a node; small starts of the embeddings of atoms and bonds on Peptides "

@@ -29,12 +29,12 @@ _OF_LAYER = {"gps": {"model.heads": 4, "training.evaluation": "per_part"}}
 _OF_PROTOCOL = {
     # training ends by its rate, not by the number of epochs: the cap is one that a fit does not reach
     "paper": {
-        "model.self_loops": False, "model.edge_features": True, "training.max_epochs": 5000,
+        "model.self_loops": False, "model.edge_features": True, "model.outer_block": True, "training.max_epochs": 5000,
         "training.keep_cut_edges": False, "training.evaluation": "per_part",
     },
     "fair": {
-        "model.self_loops": True, "model.edge_features": True, "training.keep_cut_edges": True,
-        "training.evaluation": "whole",
+        "model.self_loops": True, "model.edge_features": True, "model.outer_block": False,
+        "training.keep_cut_edges": True, "training.evaluation": "whole",
     },
 }  # fmt: skip
 _WITHOUT_EDGE_FEATURES = ("ogbn-arxiv", "ogbn-products")  # in the paper

@@ -139,13 +139,13 @@ WIDTH_MULTIPLE_OF = {"gat": "heads", "gatv2": "heads", "gps": "heads", "pna": "t
 """Layer -> the setting that its width is a multiple of."""
 ONLY_FOR_LAYERS = {
     "heads": ("gat", "gatv2", "gps"),
-    "residual": ("gcn", "gat", "gatv2", "gin", "gine", "resgated", "pna"),
     "self_loops": ("gcn", "gat", "gatv2"),
     "learn_eps": ("gin", "gine"),
     "edge_features": ("gat", "gatv2", "gine", "resgated", "pna", "gps"),
     "towers": ("pna",),
     "pna_mix": ("pna",),
     "attention_dropout": ("gps",),
+    "outer_block": ("gps",),
 }
 """Model setting -> the layers that it changes; all others change every layer."""
 ONLY_FOR_PARTS = ("training.keep_cut_edges", "training.evaluation")
@@ -172,7 +172,7 @@ class ModelSettings(Strict):
     dropout: Probability = 0.05
     """Dropout at the end of each block."""
     residual: bool = True
-    """Add a block's input to its output. gps always does, inside its layer."""
+    """Add a block's input to its output; in gps with an outer block only, beside those inside its layer."""
     batch_norm: bool = True
     """Batch norm behind each layer."""
     self_loops: bool = False
@@ -183,6 +183,8 @@ class ModelSettings(Strict):
     """Pass edge features, where a data set has them, to the layers that take them: all but gcn and gin."""
     attention_dropout: Probability = 0.5
     """Dropout on the attention weights of gps."""
+    outer_block: bool = False
+    """Batch norm, ReLU and residual connection around the layers of gps too, as in the paper's code."""
     positional_encoding: Literal["none", "random_walk"] = "none"
     """Return probabilities of random walks beside the encoded node features."""
     walk_steps: PositiveInt = 20

@@ -16,6 +16,7 @@ IDLE = {
     "ssma.temperature": ("ssma.selection", "random"),
     "ssma.compression_of": ("ssma.compression", 1),
     "model.walk_steps": ("model.positional_encoding", "none"),
+    "model.residual": ("model.outer_block", False),
     "training.keep_cut_edges": ("training.batch_size", 1),
 }
 """Setting -> the setting that makes it idle, and by which value."""

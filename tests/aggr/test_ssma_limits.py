@@ -10,6 +10,8 @@ from torch.overrides import TorchFunctionMode
 from torch_geometric.nn import GATConv, GCNConv, HeteroConv, SAGEConv
 
 from ssma.aggr import AGGREGATORS, SSMAAggregation, make_aggregation, use_aggregation
+from ssma.aggr.affine import compare_maps
+from ssma.aggr.pna import mean_log_degree
 from ssma.aggr.spectrum import roots_of_unity
 
 APPLE = torch.device("mps")
@@ -290,6 +292,22 @@ class Apple(TorchFunctionMode):
         if any(value is APPLE for value in asked) and made.dtype == torch.float64:
             raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
         return made
+
+
+class OnApple(torch.Tensor):
+    """A tensor of such a device."""
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+    def double(self):
+        raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+
+
+def test_what_is_counted_in_float64_where_there_is_none():
+    given, learned, degrees = torch.zeros(2, 2, 1), torch.ones(2, 2, 1), torch.tensor([1, 0, 3])
+    assert compare_maps(given.as_subclass(OnApple), learned.as_subclass(OnApple)) == compare_maps(given, learned)
+    assert mean_log_degree(degrees.as_subclass(OnApple)).item() == mean_log_degree(degrees).item()
 
 
 def test_roots_of_unity_where_there_is_no_float64():

@@ -12,8 +12,7 @@ GPU = torch.device("cuda:0")
 ANSWERS = {
     "cuda.is_available": True, "cuda._lazy_init": None, "cuda.is_current_stream_capturing": False,
     "cuda.get_device_name": "pretended", "cuda.reset_peak_memory_stats": None, "cuda.max_memory_allocated": 3 * 2**20,
-    "cuda.current_stream": SimpleNamespace(synchronize=lambda: None), "cuda.get_rng_state": None,
-    "cuda.set_rng_state": None, "cuda.synchronize": None,
+    "cuda.current_stream": SimpleNamespace(synchronize=lambda: None), "cuda.synchronize": None,
 }  # fmt: skip
 
 
@@ -93,9 +92,14 @@ def pretended_gpu():
         finally:
             torch.__future__.set_swap_module_params_on_conversion(False)
 
+    seeds = [0]  # the last one counts; the numbers are drawn by the generator of the host
     with ExitStack() as stack:
         for name, answer in ANSWERS.items():
             stack.enter_context(patch(f"torch.{name}", lambda *a, answer=answer, **k: answer))
+        for name in ("initial_seed", "get_rng_state"):
+            stack.enter_context(patch(f"torch.cuda.{name}", lambda *a: seeds[-1]))
+        for name in ("manual_seed", "manual_seed_all", "set_rng_state"):
+            stack.enter_context(patch(f"torch.cuda.{name}", lambda seed, *a: seeds.append(seed)))
         stack.enter_context(patch.object(torch.nn.Module, "to", swapping))
         stack.enter_context(patch("ssma.aggr.opaque._get_current_dispatch_mode", lambda: None))  # nobody records
         stack.enter_context(_Everywhere())

@@ -9,7 +9,7 @@ import pytest
 import torch
 from pretended_gpu import GPU, OnGPU, pretended_gpu
 
-from ssma.aggr import make_aggregation
+from ssma.aggr import SumAggregation, make_aggregation
 from ssma.data.graphs import Graphs, pointer
 from ssma.data.prepare import Prepared
 from ssma.errors import StudyError
@@ -92,6 +92,22 @@ def test_every_aggregator_and_layer(tmp_path, aggregator, layer):
     assert_same_fit(tmp_path, prepared(), spec_of(layer, aggregator))
 
 
+@pytest.mark.parametrize(("aggregator", "readout"), [("sum", "max"), ("mul", "mean"), ("std", "mean")])
+def test_no_step_is_left_to_torch_scatter(tmp_path, monkeypatch, aggregator, readout):
+    """Whose gradients of products and maxima are others; PyG asks it on a GPU only, and no record would tell."""
+    monkeypatch.setattr("torch_geometric.typing.WITH_TORCH_SCATTER", True)
+    monkeypatch.setattr("torch_geometric.utils._scatter.torch_scatter", None)
+    assert_same_fit(tmp_path, prepared(), spec_of("gin", aggregator, readout=readout))
+
+
+def test_a_factor_of_zero_has_its_gradient_on_a_gpu(monkeypatch):
+    monkeypatch.setattr("torch_geometric.typing.WITH_TORCH_SCATTER", True)
+    with pretended_gpu():
+        x, index = torch.tensor([[0.0], [3.0], [2.0]]).to(GPU).requires_grad_(), torch.zeros(3, dtype=torch.long)
+        (grad,) = torch.autograd.grad(make_aggregation("mul", 1)(x, index.to(GPU), dim_size=1).sum(), x)
+    assert grad.tolist() == [[6.0], [0.0], [0.0]]
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -129,6 +145,31 @@ def test_recurrent_networks_train_in_float32_as_all_others(tmp_path, monkeypatch
     with pretended_gpu():
         record = run.run_fit(Results(tmp_path), prepared(), spec_of("gcn", "lstm"), GPU)
     assert (record["reason"], seen, state()) == (None, [(False, False)], (True, False))
+
+
+class Seeding(SumAggregation):
+    """A user's class that sets the seed of a GPU: for what it draws itself, or for the layers after it too."""
+
+    def __init__(self, in_channels, heads, alone):
+        super().__init__()
+        self.alone = alone
+
+    def forward(self, x, *args, **kwargs):
+        with torch.random.fork_rng([0], enabled=self.alone, device_type="cuda"):
+            torch.cuda.manual_seed(42)
+        return super().forward(x, *args, **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("alone", "reason"), [(True, None), (False, "torch's seed was set to 42 within a fit, so that fits of all seeds")]
+)
+def test_a_class_that_sets_the_seed_of_a_gpu_is_refused(tmp_path, alone, reason):
+    """Dropout of the layers after it would be the same with every seed of a fit."""
+    spec = spec_of("gcn", "sum") | {"class": f"{__name__}.Seeding", "class_code": "c"}
+    spec |= {"settings": spec["settings"] | {"aggregator": {"alone": alone}}}
+    with pretended_gpu():
+        record = run.run_fit(Results(tmp_path), prepared(), spec, GPU)
+    assert (record["reason"] and record["reason"].partition(" would")[0]) == reason
 
 
 def rounded_to():
@@ -222,3 +263,26 @@ def test_lengths_of_sequences_are_read_from_the_gpu_once(monkeypatch, name):
         monkeypatch.setattr(pretended, "computed", watched)
         assert aggr(x, index, dim_size=4).device == GPU
     assert read == ["aten._to_copy.default"]
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_more_neighbours_than_cudnn_takes_are_read_step_by_step(monkeypatch, name):
+    """Of a node with more than 65,535 of them, with an error that it is not supported."""
+    aggr, x, index = make_aggregation(name, 4), torch.randn(5, 4), torch.tensor([0, 0, 1, 0, 3])
+    with torch.no_grad():
+        expected = aggr.eval()(x, index, dim_size=4)
+    monkeypatch.setattr("ssma.aggr.recurrent.LONG", 2)
+    monkeypatch.setattr(f"torch.{name}", None)
+    with pretended_gpu():
+        found = aggr.to(GPU)(x.to(GPU), index.to(GPU), dim_size=4).cpu()
+    torch.testing.assert_close(found, expected)
+
+
+def test_evaluation_attends_by_the_steps_of_training(tmp_path, monkeypatch):
+    """Others of torch hold the weights of all pairs of nodes at once, for which the memory of a GPU may not be enough."""
+    seen, real = set(), pretended.computed
+    monkeypatch.setattr(pretended, "computed", lambda function, *rest: seen.add(str(function)) or real(function, *rest))
+    with pretended_gpu():
+        assert run.run_fit(Results(tmp_path), prepared(), spec_of("gps", "sum"), GPU)["reason"] is None
+    assert "aten._safe_softmax.default" in seen
+    assert not [name for name in seen if "native_multi_head_attention" in name]

@@ -430,9 +430,13 @@ def test_device_names():
             run.pick_device("cuda")
 
 
-def test_a_gpu_that_a_cuda_build_does_not_find_is_not_said_to_want_one(monkeypatch):
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [("cuda", "nvidia-smi shows one and a driver for CUDA"), ("hip", "rocm-smi shows one and a driver for ROCm")],
+)
+def test_a_gpu_that_a_cuda_build_does_not_find_is_not_said_to_want_one(monkeypatch, build, told):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("torch.version.cuda", "12.8")
+    monkeypatch.setattr(f"torch.version.{build}", "12.8")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
-    with pytest.raises(StudyError, match=r"no GPU; .*driver for CUDA 12\.8, and that CUDA_VISIBLE_DEVICES=7 names it$"):
+    with pytest.raises(StudyError, match=rf"no GPU; .*{told} 12\.8, and that CUDA_VISIBLE_DEVICES=7 names it$"):
         run.pick_device("cuda")

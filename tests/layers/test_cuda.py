@@ -11,6 +11,7 @@ from torch_geometric.nn import GCNConv
 from ssma.aggr import AGGREGATORS, SSMAAggregation, make_aggregation, use_aggregation
 from ssma.aggr.selection import random_draw
 from ssma.bench.aggr import random_graph
+from ssma.layers.lean import neighbour_sum
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 OPTIONS = [
@@ -22,6 +23,7 @@ OPTIONS = [
     {"normalisation": "none"},
     {"normalisation": "log"},
     {"compression": 1.0, "kappa": 6},
+    {"kappa": 1},
     {"compiled": True, "kappa": 6},
     {"compiled": True, "learn_affine": True, "normalisation": "log"},
     {"compiled": True, "mixing": "product"},
@@ -78,6 +80,22 @@ def test_networks(layer, aggregator):
         on = {k: v.to(device, torch.float64 if v.is_floating_point() else None) for k, v in tensors.items()}
         outs.append(copy.deepcopy(net).to(device)(type(batch)(**vars(batch) | on)).cpu())
     torch.testing.assert_close(outs[1], outs[0], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sums_of_neighbours_come_out_the_same_on_every_call(weighted):
+    torch.manual_seed(0)
+    edge_index, x = random_graph(300, 6000, torch.device("cpu"), skew=2.0), torch.randn(300, 33)
+    weight = torch.rand(6000) if weighted else None
+    outs = []
+    for device in ("cpu", "cuda", "cuda"):
+        leaf, edges = x.to(device, copy=True).requires_grad_(), edge_index.to(device)
+        out = neighbour_sum(leaf, edges, 300, None if weight is None else weight.to(device))
+        out.square().sum().backward()
+        outs.append((out.detach().cpu(), leaf.grad.cpu()))
+    for ours, again, theirs in zip(*outs[1:], outs[0], strict=True):
+        assert torch.equal(ours, again)
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

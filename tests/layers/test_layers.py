@@ -17,6 +17,7 @@ from torch_geometric.nn import (
 )
 
 from ssma.aggr import AGGREGATORS, SSMAAggregation, SumAggregation, make_aggregation
+from ssma.layers.blocks import TransformerBlock
 from ssma.layers.convs import LAYERS, Parts
 from ssma.study import settings
 
@@ -272,8 +273,35 @@ def test_the_gps_block_adds_nothing_but_dropout():
         block(x, batch.edge_index, None, batch.batch), block.conv(x, batch.edge_index, batch.batch)
     )
     assert all(norm is not None for norm in (block.conv.norm1, block.conv.norm2, block.conv.norm3))
+    assert sum(parameter.numel() for parameter in block.norm.parameters()) == 0
     bare = network("gps", batch_norm=False).blocks[0].conv
     assert (bare.norm1, bare.norm2, bare.norm3) == (None, None, None)
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_the_outer_block_of_gps_is_that_of_other_layers(batch_norm, residual):
+    item, batch = network("gps", outer_block=True, batch_norm=batch_norm, residual=residual).eval(), graph()
+    block = item.blocks[0]
+    x, _ = states(batch)
+    if batch_norm:
+        block.norm.running_mean.normal_()
+        block.norm.running_var.uniform_(0.5, 2)
+    inside = block.conv(x, batch.edge_index, batch.batch)
+    if batch_norm:
+        inside = (inside - block.norm.running_mean) / (block.norm.running_var + block.norm.eps).sqrt()
+    expected = inside.clamp(min=0) + (x if residual else 0)
+    torch.testing.assert_close(block(x, batch.edge_index, None, batch.batch), expected)
+    plain = network("gps", batch_norm=batch_norm)
+    more = [sum(p.numel() for p in net.parameters()) for net in (item, plain)]
+    assert more[0] - more[1] == (2 * WIDTH * len(item.blocks) if batch_norm else 0)
+
+
+def test_gps_in_a_plan_from_before_its_outer_block_was_an_option_has_none():
+    old = {key: value for key, value in settings.ModelSettings().model_dump().items() if key != "outer_block"}
+    block, batch = TransformerBlock(layer_of("gps"), WIDTH, old | {"dropout": 0.0}).eval(), graph()
+    x, _ = states(batch)
+    assert torch.equal(block(x, batch.edge_index, None, batch.batch), block.conv(x, batch.edge_index, batch.batch))
 
 
 @pytest.mark.parametrize(("layer", "width", "heads"), [("gat", 2, 4), ("gatv2", 2, 4), ("pna", 8, 2), ("gps", 8, 1)])

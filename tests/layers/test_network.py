@@ -83,7 +83,7 @@ def test_arms_differ_in_the_aggregation_only(layer):
 CHANGES = {
     "num_layers": 3, "heads": 2, "towers": 4, "pna_mix": "replace", "readout": "sum",
     "dropout": 0.3, "residual": False, "batch_norm": False, "self_loops": True, "learn_eps": False,
-    "edge_features": False, "attention_dropout": 0.1, "positional_encoding": "random_walk", "walk_steps": 3,
+    "edge_features": False, "attention_dropout": 0.1, "outer_block": True, "positional_encoding": "random_walk", "walk_steps": 3,
 }  # fmt: skip
 
 
@@ -104,6 +104,8 @@ def signs_of_life(layer, **model):
 def test_every_model_setting_changes_the_layers_that_it_is_for_and_no_other(layer, key):
     assert CHANGES.keys() | {"budget", "hidden_channels"} == ModelSettings.model_fields.keys()
     base = {"positional_encoding": "random_walk", "walk_steps": 5} if key == "walk_steps" else {"walk_steps": 5}
+    if key == "residual":
+        base["outer_block"] = True  # without it gps has its own
     if key == "attention_dropout":
         base["attention_dropout"] = 0.9
     changed = signs_of_life(layer, **base) != signs_of_life(layer, **base | {key: CHANGES[key]})

@@ -76,7 +76,7 @@ PAPER_MODELS = {
     "gine": {"learn_eps": True, "residual": True, "edge_features": True},
     "resgated": {"residual": True, "edge_features": True},
     "pna": {"residual": True, "edge_features": True, "towers": 5, "pna_mix": "add"},
-    "gps": {"heads": 4, "attention_dropout": 0.5, "edge_features": True},
+    "gps": {"heads": 4, "attention_dropout": 0.5, "edge_features": True, "outer_block": True, "residual": True},
 }
 COMMON = {
     "num_layers": 6, "budget": 500_000, "hidden_channels": None, "readout": "max", "dropout": 0.05, "batch_norm": True,
@@ -93,11 +93,14 @@ def test_an_arm_under_each_protocol(layer):
     paper, fair, neither = (settings_of(layer, protocol=protocol) for protocol in ("paper", "fair", None))
     assert paper["model"] == COMMON | PAPER_MODELS[layer]
     assert paper["training"] == TRAINING | {"max_epochs": 5000}
-    loops = {"self_loops": True} if layer in ("gcn", "gat", "gatv2") else {}
-    assert fair["model"] == COMMON | PAPER_MODELS[layer] | loops
+    sounder = {"self_loops": True} if layer in ("gcn", "gat", "gatv2") else {}
+    expected = COMMON | PAPER_MODELS[layer] | sounder
+    if layer == "gps":  # whose own residual connections are no setting
+        expected = {key: value for key, value in expected.items() if key != "residual"} | {"outer_block": False}
+    assert fair["model"] == expected
     assert fair["training"] == TRAINING | {"max_epochs": 300}
     defaults = ModelSettings().model_dump()
-    assert neither["model"] == {key: defaults[key] for key in paper["model"]}
+    assert neither["model"] == {key: defaults[key] for key in fair["model"]}
 
 
 def test_the_folds_of_each_protocol_unless_a_study_names_them():
@@ -168,14 +171,17 @@ def test_a_setting_moves_the_arms_that_it_touches_only(layer):
     for_layers = {
         "heads": {"gat", "gatv2", "gps"}, "towers": {"pna"}, "pna_mix": {"pna"}, "learn_eps": {"gin", "gine"},
         "self_loops": {"gcn", "gat", "gatv2"}, "residual": set(LAYERS) - {"gps"}, "attention_dropout": {"gps"},
+        "outer_block": {"gps"},
         "edge_features": set(LAYERS) - {"gcn", "gin"}, "positional_encoding": set(LAYERS), "walk_steps": set(),
     }  # fmt: skip
     changed = {
         "heads": 2, "towers": 3, "pna_mix": "replace", "learn_eps": False, "self_loops": True, "residual": False,
-        "attention_dropout": 0.1, "edge_features": False, "positional_encoding": "random_walk", "walk_steps": 4,
+        "attention_dropout": 0.1, "outer_block": True, "edge_features": False, "positional_encoding": "random_walk", "walk_steps": 4,
     }  # fmt: skip
     for key, value in changed.items():
         assert moved(layer, {}, {key: value}) == (layer in for_layers[key]), key
+    outer = {"outer_block": True}
+    assert moved(layer, outer, outer | {"residual": False})
     walks = {"positional_encoding": "random_walk"}
     assert moved(layer, walks, walks | {"walk_steps": 4})
 
