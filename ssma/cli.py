@@ -17,7 +17,7 @@ from typing import Any
 
 from ssma.errors import STOPPED, StudyError
 from ssma.study.config import Study, load_study
-from ssma.study.cost import describe, duration, plan_cost, usable_cores
+from ssma.study.cost import counted, describe, duration, plan_cost, usable_cores
 from ssma.study.jobs import this_command
 from ssma.study.locks import exclusive
 from ssma.study.lookup import named, named_arm, open_results, plan_path, read_plan, unfinished, why_no_result
@@ -174,7 +174,7 @@ def _plan_path(text: str) -> Path:
 def _plan(options: argparse.Namespace) -> int:
     plan = make_plan(load_study(options.study))
     for arm in plan["arms"]:
-        print(f"{arm['id']:<44} {arm['trials']:>3} trials  {arm['label']}")
+        print(f"{arm['id']:<44} {counted(arm['trials'], 'trial'):>10}  {arm['label']}")
     cost = plan_cost(plan, Results(Path("results", plan["study"])))
     for name, experiment in plan["theory"].items():
         print(f"{experiment['id']:<44} theory experiment, about {duration(cost.theory[name])} on a core")
@@ -210,8 +210,8 @@ def _prepare(options: argparse.Namespace) -> int:
     with exclusive(folder / "prepare.lock"):  # a killed Snakemake may have left a job that is still at it
         card = prepare(folder, dataset, Path(mirror).expanduser() if mirror else None)
         write_record(folder / "sanity.json", sanity(load(folder)))
-    sizes = [card[f"num_{what}"] for what in ("graphs", "nodes", "edges")]
-    log.info("%s: %d graphs, %d nodes, %d edges", dataset["label"], *sizes)
+    sizes = (counted(card[f"num_{what}s"], what) for what in ("graph", "node", "edge"))
+    log.info("%s: %s", dataset["label"], ", ".join(sizes))
     return 0
 
 
@@ -293,7 +293,7 @@ def _track(options: argparse.Namespace) -> int:
     plan, results = open_results(options.plan)
     counts = fill(results, plan)
     try_again(results)
-    print(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items()))
+    print(", ".join(counted(count, name.replace("_", " ")[:-1]) for name, count in counts.items()))
     return 0
 
 
@@ -302,7 +302,7 @@ def _status(options: argparse.Namespace) -> int:
 
     plan, results = open_results(options.plan)
     reasons = {arm["id"]: why_no_result(results, arm["id"]) for arm in plan["arms"]}
-    print(f"{plan['study']}: {list(reasons.values()).count(None)} of {len(plan['arms'])} arms have a result")
+    print(f"{plan['study']}: {list(reasons.values()).count(None)} of {counted(len(reasons), 'arm')} with a result")
     for line in [*(f"{arm}: {why}" for arm, why in reasons.items() if why), *unfinished(plan, results)]:
         print(f"  {' '.join(line.splitlines())}")
     if reason := unusable(results):
@@ -339,7 +339,7 @@ def _rerun(options: argparse.Namespace) -> int:
             unlike, why = unlike + 1, why | dict.fromkeys(circumstances(old, new))
         print(f"split {old['spec']['split']} seed {old['spec']['seed']}: {'; '.join(found) or 'the same'}")
     of_others = f"; of the others {', '.join(why)}" if why else ""
-    print(f"{len(records) - unlike} of {len(records)} fits came out as recorded{of_others}")
+    print(f"{len(records) - unlike} of {counted(len(records), 'fit')} came out as recorded{of_others}")
     return int(unlike > 0)
 
 

@@ -15,7 +15,7 @@ from ssma.fit.run import check_compiler, pick_device, run_fit
 from ssma.fit.spec import fit_spec
 from ssma.gpus import take_gpu
 from ssma.study.classes import check_class
-from ssma.study.cost import duration
+from ssma.study.cost import counted, duration
 from ssma.study.locks import exclusive
 from ssma.study.lookup import named, named_arm, open_results
 from ssma.study.paths import Results
@@ -44,7 +44,7 @@ class Watcher:
         left = self.spent / self.done * max(self.fits - self.done, 0)
         told, part, metric = record["reason"], record["validation"], record["metric"]
         if part:
-            told = f"validation {metric} {part[metric]:.4f}, {record['epochs']} epochs"
+            told = f"validation {metric} {part[metric]:.4f}, {counted(record['epochs'], 'epoch')}"
         if hyperparameters:
             texts = (f"{key}={f'{v:.4g}' if isinstance(v, float) else v}" for key, v in hyperparameters.items())
             told = f"{told} [{' '.join(texts)}]"

@@ -191,7 +191,7 @@ def test_status_tells_that_the_disk_is_full(tmp_path, capsys, monkeypatch):
     plan = made_up(tmp_path)
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free={plan.parent: 4096}[path]))
     assert main(["status", str(plan)]) == 0
-    told = f"  the disk of {plan.parent} is full: 4096 bytes are left; make room and start the study again"
+    told = f"  the disk of {plan.parent} is full (4096 B left); make room and start the study again"
     assert told in capsys.readouterr().out.splitlines()
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=2**21))
     assert main(["status", str(plan)]) == 0
@@ -231,7 +231,7 @@ def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path,
         path.write_text('{"status": "ok", "seal": "0"}')
     assert main(["status", str(tmp_path / "plan.json"), "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "s: 1 of 8 arms have a result",
+        "s: 1 of 8 arms with a result",
         "  searched: no valid trial: no memory",
         "  evaluated: 2 of 3 fits failed",
         f"  killed: no result yet; {tmp_path}/logs/evaluate/killed.log ends with: fit 3 of 9",
@@ -281,7 +281,24 @@ def test_status_tells_a_reason_of_several_lines_in_one(tmp_path, capsys):
     failed = {"kind": "evaluation", "arm_id": "a", "status": "failed", "reason": "CUDA error: assert\nDebug with X\n"}
     write_record(plan.parent / "arms" / "a" / "evaluation.json", failed)
     assert main(["status", str(plan), "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "s: 0 of 1 arms have a result\n  a: CUDA error: assert Debug with X\n"
+    assert capsys.readouterr().out == "s: 0 of 1 arm with a result\n  a: CUDA error: assert Debug with X\n"
+
+
+def test_track_and_plan_tell_one_of_a_thing_as_one(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("ssma.track.fill.fill", lambda results, plan: {"arms": 1, "trials": 2, "new_runs": 1})
+    assert main(["track", str(made_up(tmp_path))]) == 0
+    assert capsys.readouterr().out == "1 arm, 2 trials, 1 new run\n"
+    study = {
+        "study": "s",
+        "datasets": {"d": {"source": "synthetic", "task": "product_classification", "num_graphs": 30}},
+        "layers": ["gcn"],
+        "ablations": {},
+    }
+    study["ablations"]["kappa"] = {"axes": {"aggregator": ["ssma", "sum"]}}
+    study["tune"] = {"trials": 1, "splits": 1, "space": {"ssma.kappa": [2, 3]}}
+    (path := tmp_path / "study.yaml").write_text(json.dumps(study))
+    assert main(["plan", str(path)]) == 0
+    assert [line[44:58] for line in capsys.readouterr().out.splitlines()[:2]] == ["    1 trial  d", "   0 trials  d"]
 
 
 def test_status_offers_no_ui_where_nothing_is_tracked(tmp_path, capsys):

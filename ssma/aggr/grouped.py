@@ -135,13 +135,14 @@ def targets_of(aggr: Aggregation, x: Tensor, index: Tensor | None, ptr: Tensor |
         on_host = ptr.device.type == "cpu" and not recorded()
         if on_host and (ptr[0] != 0 or ptr[-1] != x.size(dim) or bool((ptr[1:] < ptr[:-1]).any())):
             raise ValueError(
-                f"{type(aggr).__name__} got {x.size(dim)} messages and ptr from {int(ptr[0])} to {int(ptr[-1])} but "
-                f"expected borders that rise from 0 to the number of messages"
+                f"{type(aggr).__name__} got ptr from {int(ptr[0])} to {int(ptr[-1])} but expected borders that rise "
+                f"from 0 to {x.size(dim)}, the number of messages"
             )
         nodes = torch.arange(ptr.numel() - 1, device=x.device)
         index = nodes.repeat_interleave(ptr.diff(), output_size=x.size(dim))
     if index.numel() != x.size(dim):
-        raise ValueError(f"{type(aggr).__name__} got {x.size(dim)} messages but an index of {index.numel()} targets")
+        got = f"{type(aggr).__name__} got an index of length {index.numel()}"
+        raise ValueError(f"{got} but expected {x.size(dim)}, the number of messages")
     return index
 
 

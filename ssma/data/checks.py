@@ -16,6 +16,7 @@ from ssma.data.graphs import Graphs, owners
 from ssma.data.loaded import Loaded
 from ssma.data.splits import OWN
 from ssma.errors import StudyError
+from ssma.study.cost import counted
 from ssma.study.records import PARTS
 
 SIZES = (0.005, 500.0)
@@ -41,8 +42,8 @@ def find_copies(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str,
     """
     found = _repeated(_contents(loaded.graphs) if loaded.level == "graph" else [], splits)
     note = (
-        f"{found['graphs']} graphs are exact copies of other graphs, targets aside; up to {max(found['leaked'])} "
-        "validation and test graphs of a split have a copy in its training part"
+        f"{found['graphs']} graphs are exact copies of other graphs, targets aside; of the validation and test graphs "
+        f"of a split up to {max(found['leaked'])} with a copy in its training part"
     )
     return found, [note] if found["graphs"] else []
 
@@ -55,8 +56,8 @@ def find_alike(loaded: Loaded, splits: list[dict[str, Any]]) -> tuple[dict[str, 
     content = refine(loaded.graphs).tolist() if loaded.level == "graph" else []
     found = _repeated(content, splits)
     note = (
-        f"{found['graphs']} graphs are alike to message passing as isomorphic ones are, targets aside; up to "
-        f"{max(found['leaked'])} validation and test graphs of a split have one like them in its training part"
+        f"{found['graphs']} graphs are alike to message passing as isomorphic ones are, targets aside; of the "
+        f"validation and test graphs of a split up to {max(found['leaked'])} like one in its training part"
     )
     return found, [note, *_contradictions(content, loaded, splits)] if found["graphs"] else []
 
@@ -165,7 +166,9 @@ def untrained_codes(loaded: Loaded, splits: list[dict[str, Any]]) -> list[str]:
         if value is None:
             continue
         counts = enumerate(_lacking_codes(value, owners(ptr), trained, asked))
-        found = [f"{codes} in {others} graphs of split {number}" for number, (codes, others) in counts if codes]
+        found = [
+            f"{codes} in {counted(others, 'graph')} of split {number}" for number, (codes, others) in counts if codes
+        ]
         what = "columns with values other than 0" if value.is_floating_point() else "codes"
         told = f"{name}: {what} in no training graph, so that nothing is learned of them"
         notes += [f"{told}: {_listed(found)}"] if found else []

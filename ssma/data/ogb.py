@@ -10,6 +10,7 @@ from ssma.data.loaded import Loaded
 from ssma.data.official import join_parts
 from ssma.data.raw import Origin, allow_graphs, provide, reading
 from ssma.errors import StudyError
+from ssma.study.cost import counted
 from ssma.study.ids import file_fingerprint
 
 FEATURES = "atom features of OGB"
@@ -87,8 +88,9 @@ def check_rows(name: str, folder: Path, tables: dict[str, tuple[str, ...]]) -> N
                 continue
             if (found := sum(1 for _ in _lines(table))) != expected:
                 raise StudyError(
-                    f"data set {name}: {other}.csv.gz has {found} rows but {sizes}.csv.gz says {expected}; the files "
-                    f"in {(folder / 'raw').resolve()} are incomplete or of different variants, fetch them again"
+                    f"data set {name}: {other}.csv.gz has {counted(found, 'row')} but {sizes}.csv.gz says {expected}; "
+                    f"the files in {(folder / 'raw').resolve()} are incomplete or of different variants, fetch "
+                    "them again"
                 )
 
 

@@ -29,6 +29,7 @@ from ssma.data.targets import measured_by, read_targets, read_targets_of_nodes
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.classes import as_declared, parameters_of
+from ssma.study.cost import counted
 from ssma.study.datasets import METRICS
 from ssma.study.ids import data_fingerprint, file_fingerprint
 
@@ -278,8 +279,8 @@ def _check_list(data_list: Any) -> None:
             raise StudyError(f"got {found} but {wanted}")
         if isinstance(data, Batch):
             raise StudyError(
-                f"got a batch of {data.num_graphs} graphs in place {number} of a list but {wanted}; take its graphs, "
-                "batch.to_data_list()"
+                f"got a batch of {counted(data.num_graphs, 'graph')} in place {number} of a list but {wanted}; take "
+                "its graphs, batch.to_data_list()"
             )
         if "_store" not in vars(data):
             raise StudyError(
@@ -298,7 +299,8 @@ def _check_contents(data_list: Sequence[Data]) -> None:
             )
         if data.x is not None and data.x.size(0) != data.num_nodes:
             raise StudyError(
-                f"graph {number}: x has {data.x.size(0)} rows, but num_nodes is {int(data.num_nodes)}; mend one of them"
+                f"graph {number}: x has {counted(data.x.size(0), 'row')}, but num_nodes is {int(data.num_nodes)}; mend "
+                "one of them"
             )
         if data.x is not None and data.x.is_floating_point() and not bool(data.x.double().isfinite().all()):
             raise StudyError(f"graph {number}: x holds NaN or an infinite value; mend the data set")

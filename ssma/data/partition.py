@@ -5,6 +5,7 @@ from torch import Tensor
 from torch_geometric.utils import remove_self_loops, to_undirected
 
 from ssma.errors import StudyError
+from ssma.study.cost import counted
 
 
 def partition(edge_index: Tensor, num_nodes: int, parts: int, seed: int) -> Tensor:
@@ -22,7 +23,9 @@ def partition(edge_index: Tensor, num_nodes: int, parts: int, seed: int) -> Tens
     if parts == 1:
         return torch.zeros(num_nodes, dtype=torch.int64)
     if 2 * parts > num_nodes:
-        raise StudyError(f"parts: got {parts} for {num_nodes} nodes, a part needs two; use at most {num_nodes // 2}")
+        raise StudyError(
+            f"parts: got {parts} for {counted(num_nodes, 'node')}, a part needs two; use at most {num_nodes // 2}"
+        )
     try:
         import pymetis
     except ImportError as error:
@@ -36,7 +39,7 @@ def partition(edge_index: Tensor, num_nodes: int, parts: int, seed: int) -> Tens
     smallest = int(part.bincount(minlength=parts).min())
     if smallest < 2:
         raise StudyError(
-            f"parts: METIS made {parts} parts, one with {smallest} nodes; a part needs two, use fewer parts"
+            f"parts: METIS made {parts} parts, one with {counted(smallest, 'node')}; a part needs two, use fewer parts"
         )
     return part
 

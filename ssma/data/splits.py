@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from ssma.errors import StudyError
+from ssma.study.cost import counted
 from ssma.study.ids import file_fingerprint
 from ssma.study.records import PARTS
 from ssma.study.split_file import read_splits, split_hash
@@ -34,8 +35,8 @@ def make_splits(
     items = y.size(0)
     if not 3 <= folds <= items:
         raise StudyError(
-            f"splits.folds: {folds} is not possible with {items} items; train, validation and test need at least 3 "
-            f"folds, each with an item ({OWN})"
+            f"splits.folds: {folds} is not possible with {counted(items, 'item')}; train, validation and test need at "
+            f"least 3 folds, each with an item ({OWN})"
         )
     if scheme == "stratified" and not y.is_floating_point():
         parts = _stratified_folds(y.numpy(), folds, seed, label)
@@ -87,9 +88,9 @@ def file_splits(asked: dict[str, Any], numbers: Sequence[int], items: int) -> tu
             )
     notes = _seen_elsewhere(splits)
     if unused:
-        notes.append(f"splits: in no part of any split of the file are {len(unused)} of {items} items")
+        notes.append(f"splits: {len(unused)} of {counted(items, 'item')} in no part of any split of the file")
     if lost:
-        notes.append(f"splits: graphs without nodes, which were left out, are {len(lost)} of the items in the file")
+        notes.append(f"splits: {len(lost)} of the items in the file left out, as graphs without nodes")
     return splits, notes
 
 
@@ -124,8 +125,8 @@ def _stratified_folds(y: np.ndarray, folds: int, seed: int, label: Callable[[int
         if count < folds:
             fewer = f"splits.folds to {count} or less (at least 3), or " if count >= 3 else ""
             raise StudyError(
-                f"splits.folds: class {label(int(place))} has {count} members, too few for {folds} stratified folds; "
-                f"set {fewer}splits.scheme to shuffle ({OWN})"
+                f"splits.folds: class {label(int(place))} has {counted(count, 'member')}, too few for {folds} "
+                f"stratified folds; set {fewer}splits.scheme to shuffle ({OWN})"
             )
     maker = StratifiedKFold(folds, shuffle=True, random_state=seed)
     return [test.tolist() for _, test in maker.split(np.zeros(len(y)), y)]

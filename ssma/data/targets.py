@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from ssma.data.loaded import LOSS
 from ssma.errors import StudyError
+from ssma.study.cost import counted
 from ssma.study.datasets import METRICS
 
 LOSS_OF_METRIC = {"rmse": "mse"}
@@ -111,8 +112,8 @@ def read_targets_of_nodes(data: Data, task: str | None, columns: list[int] | Non
     y = torch.as_tensor(data.y)
     if y.dim() not in (1, 2) or y.size(0) != data.num_nodes or not y.numel():
         raise StudyError(
-            f"y has the shape {list(y.shape)}, but the graph {data.num_nodes} nodes; with level: node it has a row or "
-            "number for each node"
+            f"y has the shape {list(y.shape)}, but the graph {counted(data.num_nodes, 'node')}; with level: node it "
+            "has a row or number for each node"
         )
     return _targets_of(list(y.reshape(len(y), -1)), "node", range(len(y)), task, columns)
 
@@ -160,8 +161,8 @@ def _rows(data_list: list[Data], numbers: list[int]) -> list[Tensor]:
         y.append(torch.as_tensor(data.y).reshape(-1))
         if y[-1].numel() != y[0].numel():
             raise StudyError(
-                f"graph {number}: y has {y[-1].numel()} values, but {y[0].numel()} in the first graph; targets belong "
-                "to graphs, as many to each"
+                f"graph {number}: y has {counted(y[-1].numel(), 'value')}, but {y[0].numel()} in the first graph; "
+                "targets belong to graphs, as many to each"
             )
     return y
 

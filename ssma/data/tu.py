@@ -15,6 +15,7 @@ from ssma.data.raw import Origin, provide
 from ssma.data.targets import check_known, picked
 from ssma.data.tu_files import read_text_set
 from ssma.errors import StudyError
+from ssma.study.cost import counted
 from ssma.study.ids import file_fingerprint
 
 NEEDED = ("A", "graph_indicator")
@@ -107,7 +108,7 @@ def _left_out(attributes: int, use_attributes: bool, files: list[Path], read: se
     """Returns notes on the node attributes and on the files that are there and not used."""
     notes = []
     if attributes and not use_attributes:
-        notes.append(f"node attributes: {attributes} columns are left out; node_attributes: true adds them")
+        notes.append(f"node attributes: {counted(attributes, 'column')} left out; node_attributes: true adds them")
     unread = [file.name for file in files if file.name not in read]
     return notes + ([f"files that are not read: {', '.join(unread)}"] if unread else [])
 

@@ -17,6 +17,7 @@ from torch_geometric.utils import coalesce, remove_self_loops
 from ssma.data.checks import lost_digits
 from ssma.data.graphs import pointer
 from ssma.errors import StudyError
+from ssma.study.cost import counted
 
 EXACT = 2**53  # below it every whole number is a float64 of its own
 ONE_HOT_NUMBERS = 2**31  # 8 GB of float32
@@ -147,9 +148,9 @@ class _Files:
                 f"line"
             ) from error
         if table.size and columns is not None and table.shape[1] != columns:
-            raise StudyError(f"{path}: got {table.shape[1]} numbers in a line but expected {columns}")
+            raise StudyError(f"{path}: got {counted(table.shape[1], 'number')} in a line but expected {columns}")
         if rows is not None and len(table) != rows:
-            raise StudyError(f"{path}: got {len(table)} lines but expected {rows}, one for each of the {of}")
+            raise StudyError(f"{path}: got {counted(len(table), 'line')} but expected {rows}, one for each of the {of}")
         return torch.from_numpy(table)
 
 

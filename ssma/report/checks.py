@@ -8,6 +8,7 @@ from ssma.report.labels import listing, point_text, spans, value_text
 from ssma.report.layout import by_place
 from ssma.report.once import Row, rows_of, trial_states
 from ssma.report.statistics import BIASED
+from ssma.study.cost import counted
 from ssma.study.ids import canonical_json
 
 if TYPE_CHECKING:
@@ -127,10 +128,10 @@ def gaps(summary: "pandas.DataFrame", frame: "pandas.DataFrame") -> list[str]:
     """Returns lines that say how many planned fits failed or are missing, in which arms, and why."""
     labels = frame.drop_duplicates("arm").set_index("arm")["label"]
     lines = []
-    for column, words in (("failed", "failed, diverged or ran out of time"), ("missing", "have no record")):
+    for column, words in (("failed", "failed, diverged or ran out of time"), ("missing", "left no record")):
         arms = summary.index[summary[column] > 0]
         if len(arms):
-            total = f"{summary[column].sum()} of {summary['planned'].sum()} planned fits"
+            total = f"{summary[column].sum()} of {counted(summary['planned'].sum(), 'planned fit')}"
             lines.append(f"{total} {words}: {listing(labels[arms])}.")
     bad = frame[(frame["stage"] == "evaluate") & ~frame["status"].isin(["ok", "missing"])].dropna(subset=["reason"])
     for (label, reason), rows in bad.groupby(["label", "reason"], sort=False):
@@ -150,7 +151,7 @@ def mixed_code(frame: "pandas.DataFrame", current: str) -> list[str]:
     if len(stale):
         count = stale["fit"].nunique()
         lines.append(
-            f"{count} of {made['fit'].nunique()} fits were made by other code than the installed one ({current}): "
+            f"Other code than the installed one ({current}) made {count} of {counted(made['fit'].nunique(), 'fit')}: "
             f"{listing(stale['label'])}."
         )
     return lines
@@ -179,8 +180,8 @@ def unknown_constants(frame: "pandas.DataFrame") -> list[str]:
     """Returns a line with the number of fits that do not tell whether their predictions are constant."""
     good = frame[frame["status"] == "ok"].drop_duplicates("fit")
     unknown = int(good["constant"].isna().sum())
-    told = f"Whether test predictions are constant is unknown of {unknown} of {len(good)} fits, made by older code."
-    return [told] if unknown else []
+    told = f"{unknown} of {counted(len(good), 'fit')}, made by older code"
+    return [f"Whether test predictions are constant is unknown of {told}."] if unknown else []
 
 
 def over_budget(frame: "pandas.DataFrame") -> list[str]:

@@ -132,6 +132,7 @@ def geometric_mean_stabilises(records: Records) -> Verdict:
 
     test = (
         "pairs of fits that differ in ssma.normalisation only, exact McNemar test at 0.05 (one test: nothing to adjust)"
+        ", which takes them as independent: those of one data set are not, so that it finds too much"
     )
     known = paper.protocols()
     arms = records.ssma_arms(known, (*LAYERS, "gatv2", "gps", "pna", "gps_pe"), varied="ssma.normalisation")
@@ -142,7 +143,9 @@ def geometric_mean_stabilises(records: Records) -> Verdict:
                 pairs += 1
                 only_plain += plain and not geometric
                 only_geometric += geometric and not plain
-    evidence = f"{pairs} pairs of fits: {only_plain} diverged without it alone, {only_geometric} with it alone"
+    evidence = (
+        f"{counted(pairs, 'pair')} of fits: {only_plain} diverged without it alone, {only_geometric} with it alone"
+    )
     if not pairs:
         return Verdict(NOT_RUN, evidence, test)
     differ = only_plain + only_geometric
@@ -164,7 +167,7 @@ def attention_mostly_better(records: Records) -> Verdict:
 
     test = (
         "number of cells with the better mean, exact two-sided binomial test against one half at 0.05 (one test: "
-        "nothing to adjust)"
+        "nothing to adjust), which takes cells as independent: those of one data set are not, so that it finds too much"
     )
     found, named = _attention_against_random(records, LAYERS), len(SELECTION_SETS) * len(LAYERS) * len(KAPPAS)
     cells = records.cells(found, "ssma.kappa").values()
@@ -186,7 +189,7 @@ def no_attention_gain_in_gat(records: Records) -> Verdict:
     gains = significant(found, lambda one: 0.0, below=False)
     none = significant(found, lambda one: one.margin, below=True)
     run = records.places(found, "ssma.kappa")
-    told = f"{gains} of {counted(len(found), 'pair')} gain, {none} lie below the margin"
+    told = f"a gain in {gains} of {counted(len(found), 'pair')}, below the margin {none}"
     evidence = f"{run} of {named} cells run: after Holm {told}"
     supported = run == named and all(one.high < one.margin for one in found)
     verdict = NOT_RUN if not found else CONTRADICTED if gains else SUPPORTED if supported else UNDECIDED
@@ -205,7 +208,7 @@ def more_slots_not_always_better(records: Records) -> Verdict:
     flat = [one for found in judged for one in _made(found)]
     gains = significant(flat, lambda one: 0.0, below=False)
     always, run = sum(map(_lost_by_all, judged)), records.places(flat, "ssma.selection")
-    told = f"{gains} of {counted(len(flat), 'pair')} gain; kappa 7 is best in {always} series"
+    told = f"a gain in {gains} of {counted(len(flat), 'pair')}; kappa 7 is best in {always} series"
     evidence = f"{run} of {named} cells run: after Holm {told}"
     contradicted = run == named and always == len(judged)
     verdict = NOT_RUN if not judged else SUPPORTED if gains else CONTRADICTED if contradicted else UNDECIDED

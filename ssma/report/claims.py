@@ -7,6 +7,7 @@ from ssma.report.evidence import CONTRADICTED, NOT_RUN, SUPPORTED, UNDECIDED, Co
 from ssma.report.labels import p_text
 from ssma.report.table import Cell, Table, table_id
 from ssma.statistics.pairs import holm
+from ssma.study.cost import counted
 
 ORDER = (CONTRADICTED, SUPPORTED, UNDECIDED, NOT_RUN)
 NOT_CHECKABLE = "not checkable from records"
@@ -23,7 +24,7 @@ CAPTION = (
     "1982). In LaTeX only claims that were judged; the CSV has all."
 )
 PAIRS_CAPTION = (
-    "The comparisons behind the claims: {count} pairs of arms. Gain: mean paired difference, counted so that positive "
+    "The comparisons behind the claims: {count} of arms. Gain: mean paired difference, counted so that positive "
     "is better, in the units of the metric, with its 95% interval and two-sided p value against 0 (corrected resampled "
     "t-test), the same adjusted by Holm over the pairs of the claim (for each, where these differ), and the number of "
     "pairs (splits, or seeds where there is one split)."
@@ -102,7 +103,7 @@ def _pairs(records: Records, verdicts: dict[str, Verdict]) -> Table:
         )
     columns = ["claims", "arm", "reference", "metric", "gain [95% interval]", "p", "p (Holm)", "pairs"]
     notes = chosen_by_test(records.plan, [arm for one in used for arm in (one.arm, one.reference)])
-    return Table(PAIRS, PAIRS_CAPTION.format(count=len(rows)), columns, rows, notes, sentences=True)
+    return Table(PAIRS, PAIRS_CAPTION.format(count=counted(len(rows), "pair")), columns, rows, notes, sentences=True)
 
 
 def _adjusted(claims: dict[str, float]) -> str:

@@ -10,6 +10,7 @@ from ssma.report.labels import Metric, acting, listing, metrics_of, point_text, 
 from ssma.report.layout import lay_out
 from ssma.report.statistics import summarise
 from ssma.report.tables import spread_over
+from ssma.study.cost import counted
 from ssma.study.ids import canonical_json
 from ssma.study.part import baseline_name, baselines
 
@@ -78,7 +79,7 @@ def arm_text(arm: dict[str, Any], result: "pandas.Series") -> str:
         value = result["reason"] or "missing"
     else:
         value = Metric(result["metric"], result["direction"]).spread(result["mean"], result["std"])
-    return f"{value}; n = {result['n']} of {result['planned']} fits; {arm['label']}; {arm['id']}"
+    return f"{value}; n = {result['n']} of {counted(result['planned'], 'fit')}; {arm['label']}; {arm['id']}"
 
 
 def data_csv(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> str:
@@ -113,9 +114,9 @@ def _values(point: dict[str, Any], axes: dict[str, list]) -> list[str]:
 def _numbers(arm: str, summary: "pandas.DataFrame") -> list[Any]:
     row = summary.loc[arm]
     counts = [int(row["units"]), int(row["n"]), int(row["planned"]), row["reason"]]
-    if not row["n"]:
-        return [arm, row["metric"], *[None] * len(LEVELS), *counts]
     metric = Metric(row["metric"], row["direction"])
+    if not row["n"]:
+        return [arm, metric.title if isinstance(metric.name, str) else None, *[None] * len(LEVELS), *counts]
     mean, std, _ = metric.numbers(row["mean"], row["std"], row["n"])
     spread = [None] * 3 if std is None else [std, mean - std, mean + std]
     return [arm, metric.title, mean, *spread, *counts]
@@ -155,7 +156,7 @@ def notes(plan: dict[str, Any], cells: list[dict], summary: "pandas.DataFrame") 
         if row["n"] < row["planned"]:
             name = f"{cell['dataset']} {cell['layer']} {point_text(cell['point'])}"
             why = row["reason"] or "failed or missing"
-            gaps.append(f"{name} ({row['planned'] - row['n']} of {row['planned']} fits: {why})")
+            gaps.append(f"{name} ({row['planned'] - row['n']} of {counted(row['planned'], 'fit')}: {why})")
     chosen = {arm["id"] for arm in plan["arms"] if arm["selection"] == "test"}
     biased = any(cell["arm"] in chosen for cell in cells)
     lines = [f"Left out: {listing(gaps, 6)}."] if gaps else []

@@ -230,7 +230,7 @@ def no_loss(comparisons: Sequence[Comparison], named: int, run: int) -> Verdict:
     if not comparisons:
         return Verdict(NOT_RUN, f"0 of {named} cells run", test)
     kept, lost = (significant(comparisons, lambda one: -one.margin, below=below) for below in (False, True))
-    told = f"{kept} of {counted(len(comparisons), 'pair')} lose no more than the margin, {lost} do"
+    told = f"no loss beyond the margin in {kept} of {counted(len(comparisons), 'pair')}, a loss beyond it in {lost}"
     evidence = f"{run} of {named} cells run: after Holm {told}"
     supported = run == named and all(one.low > -one.margin for one in comparisons)
     verdict = CONTRADICTED if lost else SUPPORTED if supported else UNDECIDED

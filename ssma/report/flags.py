@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ssma.report.labels import extent, listing
+from ssma.report.labels import counts, extent, listing
 from ssma.report.layout import Place, by_place
 from ssma.report.once import Row, rows_of
 from ssma.study.cost import counted
@@ -167,10 +167,9 @@ def idle_pruning(plan: dict[str, Any]) -> str:
     idle = [arm for arm in pruned if len(arm["tune_splits"]) < need]
     if not idle:
         return ""
-    splits = extent(len(arm["tune_splits"]) for arm in idle)
     return (
-        f"Pruning is on but cannot act in {len(idle)} of {len(pruned)} arms: it needs {need} tuned splits, they have "
-        f"{splits}."
+        f"Pruning is on but cannot act in {len(idle)} of {counted(len(pruned), 'arm')}, with "
+        f"{counts((len(arm['tune_splits']) for arm in idle), 'tuned split')}: it needs {need}."
     )
 
 

@@ -15,6 +15,7 @@ from ssma.report.paired import (
     compare_arms,
     difference_cell,
     p_texts,
+    seeds_alone,
     t_texts,
     tests_of,
 )
@@ -60,7 +61,9 @@ def floors(
     sanity: dict[str, dict[str, Any]],
     ratios: dict[str, float | None],
 ) -> dict[str, Floor]:
-    """Compares every arm of an ablation that has results with a predictor; arms without one are left out.
+    """Compares every arm of an ablation that was run with a predictor.
+
+    One whose fits all failed is not testable, unless the worst takes their place (``report.missing``).
 
     Of several predictors of a data set the one with the best mean on the splits of the arm is taken. The p values are
     adjusted by Holm over all these comparisons.
@@ -74,12 +77,12 @@ def floors(
     evaluated = evaluation_fits(frame)
     for name in dict.fromkeys(cell["arm"] for cell in lay_out(plan, ablation).cells):
         dataset, mine = arms[name]["dataset"], evaluated[name]
-        if dataset not in sanity or not any(fit["status"] == "ok" for fit in mine.values()):
+        if dataset not in sanity or all(fit["status"] == "missing" for fit in mine.values()):
             continue
         predictor = best_predictor(sanity[dataset], {split for split, _ in mine})
         beside = {predictor: _in_its_place(mine, sanity[dataset]["predictors"][predictor])}
         aligned = align(frame, [name, predictor], options.missing, beside)
-        found = compare_arms(aligned, options, metrics[dataset], ratios.get(dataset))
+        found = compare_arms(aligned, options, metrics.get(dataset), ratios.get(dataset))
         made.append(Floor(name, dataset, arms[name]["label"], predictor, found))
     family = adjusted([one.difference for one in made])
     return {one.arm: replace(one, difference=found) for one, found in zip(made, family, strict=True)}
@@ -116,8 +119,10 @@ def floor_table(plan: dict[str, Any], ablation: str, found: dict[str, Floor]) ->
         f"{tests_of(one.difference for one in found.values())} of this table. Better, worse: at p (Holm) < {ALPHA}. "
         f"{TREATED[report_options(plan).missing]}"
     )
+    alone = seeds_alone(plan, found)
     rows, notes = [_row(one) for one in found.values()], chosen_by_test(plan, list(found))
-    return Table(f"{ablation}-sanity", caption, COLUMNS, rows, notes, grouped=True)
+    below = [alone] if alone else []
+    return Table(f"{ablation}-sanity", caption, COLUMNS, rows, notes, grouped=True, footnotes=below)
 
 
 def _row(one: Floor) -> list[Cell]:
@@ -132,9 +137,9 @@ def _row(one: Floor) -> list[Cell]:
 
 
 def floor_marked(cell: Cell, found: dict[str, Floor]) -> Cell:
-    """Returns the cell of an arm, with a mark if it was not shown to be better than the predictor."""
+    """Returns the cell of an arm, with a mark at its number if it was not shown to be better than the predictor."""
     one = found.get(cell.arm or "")
-    return replace(cell, text=f"{cell.text} {MARK}") if one and not one.above else cell
+    return replace(cell, text=f"{cell.text} {MARK}") if one and cell.numbers and not one.above else cell
 
 
 def floor_notes(found: dict[str, Floor]) -> list[str]:

@@ -31,18 +31,20 @@ def _told(arm: dict[str, Any], folds: int | None) -> str:
         return f"the one split is tuned on and evaluated (trained anew, with other seeds). In tuning, {_scored(arm)}."
     tuned, evaluated = arm["tune_splits"], arm["splits"]
     included = [split for split in evaluated if split in tuned]
-    which = "the tuned ones" if included == tuned else f"{len(included)} of the {len(tuned)} tuned ones"
-    which += f" (trained anew, with other seeds). In tuning, {_scored(arm)}"
+    ones = "the tuned one" if len(tuned) == 1 else "the tuned ones"
+    which = ones if included == tuned else f"{len(included)} of the {len(tuned)} tuned ones"
+    which = f"{'is' if len(evaluated) == 1 else 'include'} {which} (trained anew, with other seeds)"
+    which += f". In tuning, {_scored(arm)}"
     if folds is None:
         return (
-            f"of the splits of a file, tuned on {_splits(tuned)}, evaluated on {_splits(evaluated)}, which include "
+            f"of the splits of a file, tuned on {_splits(tuned)}, evaluated on {_splits(evaluated)}, which "
             f"{which}. An item that one split tests may train or validate another: the data set's notes tell how many."
         )
     judging = [split for split in evaluated if any(split == (other + 1) % folds for other in tuned)]
     training = [split for split in evaluated if any(split not in (t, (t + 1) % folds) for t in tuned)]
     choose = "" if arm["selection"] == "test" else ", which choose,"
     return (
-        f"of {folds} folds, tuned on {_splits(tuned)}, evaluated on {_splits(evaluated)}, which include {which}. Yet a "
+        f"of {folds} folds, tuned on {_splits(tuned)}, evaluated on {_splits(evaluated)}, which {which}. Yet a "
         f"fold is another part in other splits: the validation parts of tuning{choose} are the test parts of "
         f"{_splits(judging)}, and its training parts hold those of {_splits(training)}. So it is in every search on "
         "folds that is not nested."

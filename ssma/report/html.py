@@ -144,7 +144,7 @@ def _counts(plan: dict[str, Any], frame: "pandas.DataFrame") -> str:
     evaluated = frame[frame["stage"] == "evaluate"]
     ok = int((evaluated["status"] == "ok").sum())
     arms, fits = counted(len(plan["arms"]), "arm"), counted(frame.loc[frame["device"].notna(), "fit"].nunique(), "fit")
-    return f"{arms}; {ok} of {len(evaluated)} planned evaluation fits are ok; {fits} in all."
+    return f"{arms}; {ok} of {counted(len(evaluated), 'planned evaluation fit')} ok; {fits} in all."
 
 
 def _provenance(frame: "pandas.DataFrame") -> list[tuple[str, str]]:

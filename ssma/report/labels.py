@@ -88,6 +88,12 @@ def extent(values: Iterable[float], form: str = "") -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def counts(values: Iterable[int], noun: str) -> str:
+    """Returns the smallest and the largest number of something as "1 split", "3 splits" or "1 to 3 splits"."""
+    ends = extent(values)
+    return ends + f" {noun}" + "s" * (ends != "1")
+
+
 def spans(numbers: Iterable[int]) -> str:
     """Returns rising numbers as "0, 1, 4 to 9": three or more in a row by their ends."""
     runs: list[list[int]] = []

@@ -53,6 +53,11 @@ class Difference:
     whole: bool = True
 
     @property
+    def valued(self) -> bool:
+        """Says whether there is a difference, tested or not."""
+        return not isinstance(self.found, str)
+
+    @property
     def p(self) -> float | None:
         """The p value by itself; None if nothing was tested."""
         return None if isinstance(self.found, str) or isinstance(self.t, NotTestable) else self.t.p
@@ -130,6 +135,14 @@ def tests_of(found: Iterable[Difference]) -> str:
     return counted(sum(one.p is not None for one in found), "comparison")
 
 
+def seeds_alone(plan: dict[str, Any], arms: Iterable[str]) -> str:
+    """Returns a sentence on the data sets of which these arms have one split, so that pairs are seeds; "" if none."""
+    names = set(arms)
+    alone = [arm["dataset"] for arm in plan["arms"] if arm["id"] in names and len(arm["splits"]) == 1]
+    told = "the pairs are seeds of one split: a result holds for other seeds, not for other data."
+    return f"Of {listing(alone, 12)} {told}" if alone else ""
+
+
 def paired(
     plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame", ratios: dict[str, float | None]
 ) -> Table | None:
@@ -159,7 +172,8 @@ def paired(
     columns = ["data set", "layer", setting(key), *COLUMNS]
     if not any(row[-1].text for row in cells):  # all were tested: no reasons
         columns, cells = columns[:-1], [row[:-1] for row in cells]
-    return Table(f"{ablation}-paired", caption, columns, cells, notes, grouped=True)
+    alone = seeds_alone(plan, found)
+    return Table(f"{ablation}-paired", caption, columns, cells, notes, grouped=True, footnotes=[alone] if alone else [])
 
 
 def rope_of(metric: Metric, reference: "NDArray", options: "Report") -> float:

@@ -70,7 +70,7 @@ def rank(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> Rank
         return None
     found = compare_ranks(scores)
     if left_out and missing != "drop":
-        no = NotTestable(f"{len(left_out)} of {len(places) + len(left_out)} places lack fits")
+        no = NotTestable(f"fits are lacking at {len(left_out)} of {len(places) + len(left_out)} places")
         found = RankComparison(found.places, found.average, no, no)
     biased = chosen_by_test(plan, [cell["arm"] for cell in layout.cells])
     return Ranking(layout, points, places, left_out, missing, biased, found)
@@ -184,9 +184,10 @@ def _scale(ax: "Axes", count: int, difference: float) -> None:
 
 def diagram_caption(ranking: Ranking) -> str:
     """Returns what the diagram shows, in words."""
+    treated = [TREATED[ranking.missing]] * (ranking.missing != "not_testable")  # which draws none where fits lack
     return (
         f"{ranking.layout.title}: average ranks over {ranking.found.places} places (data set and layer), 1 is best. "
         "The bar above the axis is the critical difference (CD) of Nemenyi's test at 5%; a bar below it joins those "
         "that the test does not tell apart, which does not make them equal. "
-        + " ".join([_dependent(ranking), *ranking.biased])
+        + " ".join([_dependent(ranking), *treated, *_notes(ranking)])
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MARK, COPIES = "‡", "¶"
 SAID = {
     "alike": "{0} of {1} graphs are like another one, in a split {2} of the {3} validation and test graphs like one in "
-    "the training part, {4} of them exact copies",
+    "the training part, {4} of them as an exact copy",
     "copies": "{0} of {1} graphs have a copy, in a split {2} of the {3} validation and test graphs one in the training "
     "part",
 }

@@ -5,7 +5,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from ssma.report import figures
-from ssma.report.labels import extent, listing, metrics_of
+from ssma.report.labels import counts, extent, listing, metrics_of
 from ssma.report.selection_bias import Bias
 from ssma.report.statistics import BIASED
 
@@ -68,13 +68,14 @@ def caption(plan: dict[str, Any], found: dict[str, Bias], sizes: dict[str, dict[
     left_out = f" Of {', '.join(cut)} only the {MOST_ARMS} arms with the largest optimism are shown." if cut else ""
     shown = [(label, bias) for label, arms in panels.items() for _, bias in arms[:MOST_ARMS]]
     tests = [(sizes.get(label), bias.outcomes["validation"].tests.index) for label, bias in shown]
-    trials, number = extent([bias.usable for _, bias in shown]), extent([len(splits) for _, splits in tests])
+    trials = counts([bias.usable for _, bias in shown], "trial")
+    number = counts([len(splits) for _, splits in tests], "tuned split")
     items = [sum(known["splits"][split]["test"] for split in splits) for known, splits in tests if known]
     kinds = listing(known["items"] for known, _ in tests if known)
     behind = f"; a point rests on {extent(items)} test {kinds}" if items else ""
     return (
-        f"Mean test metric over the tuned splits of the trial that each rule takes ({number} tuned splits, {trials} "
-        f"trials per arm{behind}). The test rule is {BIASED}; the line from validation to test is its optimism, the "
+        f"Mean test metric over the tuned splits of the trial that each rule takes ({number}, {trials} per "
+        f"arm{behind}). The test rule is {BIASED}; the line from validation to test is its optimism, the "
         f"largest first in each data set.{left_out}"
     )
 

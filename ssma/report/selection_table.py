@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ssma.report.flags import size_text, space_size
 from ssma.report.folds import seen_in_tuning
-from ssma.report.labels import Metric, extent, listing, metrics_of, of_all, point_text
+from ssma.report.labels import Metric, counts, listing, metrics_of, of_all, point_text
 from ssma.report.selection_bias import Bias
 from ssma.report.statistics import BIASED, summarise
 from ssma.report.table import Cell, Table
@@ -151,11 +151,12 @@ def _mean(arms: list[tuple[dict[str, Any], Bias]], metric: Metric) -> str:
     values = [bias.optimism for _, bias in arms]
     same = sum(bias.outcomes["test"].trials == bias.outcomes["validation"].trials for _, bias in arms)
     datasets = counted(len({arm["dataset"] for arm, _ in arms}), "data set")
-    splits = extent([len(bias.gains) for _, bias in arms])
+    splits = counts([len(bias.gains) for _, bias in arms], "tuned split")
     return (
         f"{_signed(math.fsum(values) / len(values), metric)} over n = {counted(len(arms), 'arm')}, {datasets}, "
-        f"{splits} tuned splits each; from {_signed(min(values), metric)} to {_signed(max(values), metric)}; best of "
-        f"{extent([bias.usable for _, bias in arms])} trials; both rules take the same trial in {same} of {len(arms)}."
+        f"{splits} each; from {_signed(min(values), metric)} to {_signed(max(values), metric)}; best of "
+        f"{counts([bias.usable for _, bias in arms], 'trial')}; both rules take the same trial in {same} of "
+        f"{len(arms)}."
     )
 
 

@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from ssma.report.align import HASHES, by_unit, evaluation_fits, several_splits
-from ssma.report.labels import extent
+from ssma.report.labels import counts
 from ssma.report.once import once
 from ssma.statistics.describe import Description, describe
 from ssma.study.cost import counted
@@ -80,7 +80,7 @@ def _over(seeds: "pandas.Series", by_split: bool) -> str:
     if not by_split:
         return counted(int(seeds.sum()), "seed")
     splits = counted(len(seeds), "split")
-    return splits if seeds.max() == 1 else f"{splits} x {extent(seeds)} seeds"
+    return splits if seeds.max() == 1 else f"{splits} x {counts(seeds, 'seed')}"
 
 
 def _reason(rows: "pandas.DataFrame") -> str:

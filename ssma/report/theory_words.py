@@ -40,9 +40,10 @@ def _sum_of_gram(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
     cells = trained.groupby(["aggregator", "activation", "m"])["test_l1"]
     rates = " or ".join(f"{lr:g}" for lr in settings["lr"])
     text = (
-        f"Here: n = {settings['n']} standard normal vectors of width d = {settings['d']}, {settings['train_sets']} "
-        f"multisets to train on and {settings['test_sets']} to test on, {settings['epochs']} epochs of Adam, learning "
-        f"rate {rates}, {counted(settings['seeds'], 'repeat')}. Always answering the train mean has a test error of "
+        f"Here: n = {settings['n']} standard normal vectors of width d = {settings['d']}, "
+        f"{counted(settings['train_sets'], 'multiset')} to train on and {settings['test_sets']} to test on, "
+        f"{counted(settings['epochs'], 'epoch')} of Adam, learning rate {rates}, "
+        f"{counted(settings['seeds'], 'repeat')}. Always answering the train mean has a test error of "
         f"{lines['train mean']:.3g}, the exact solution {lines['exact solution']:.1g}."
     )
     widths = trained[trained["aggregator"] == "ssma"].groupby("m")["width"].first()
@@ -66,7 +67,7 @@ def _sum_of_gram(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
     )
     text += _over_m(settings, trained)
     lost = int((trained["status"] != "ok").sum())
-    return text + (f" {lost} of {len(trained)} trainings diverged and are left out." if lost else "")
+    return text + (f" Left out, since diverged: {lost} of {counted(len(trained), 'training')}." if lost else "")
 
 
 def _over_m(settings: dict[str, Any], trained: "pandas.DataFrame") -> str:
@@ -97,8 +98,8 @@ def _against_sum(means: "pandas.Series", trained: "pandas.DataFrame", name: str)
     pairs = trained.pivot(index=axes, columns="aggregator", values="test_l1").dropna(subset=["sum", name])
     return (
         f"The mean test error of {name} is below that of sum in {int((both[name] < both['sum']).sum())} of {len(both)} "
-        f"cells (activation, m), and in {int((pairs[name] < pairs['sum']).sum())} of {len(pairs)} pairs of networks "
-        f"with the same data."
+        f"cells (activation, m), and in {int((pairs[name] < pairs['sum']).sum())} of {counted(len(pairs), 'pair')} of "
+        f"networks with the same data."
     )
 
 
@@ -119,7 +120,7 @@ def _mixing(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
     bounded = ok.dropna(subset=["bound"])
     if len(bounded):
         held = int((bounded["mix"] <= bounded["bound"] * (1 + EXACT) + EXACT).sum())
-        text += f" The bound of proposition 3.2 holds in {held} of {len(bounded)} measurements of sum"
+        text += f" The bound of proposition 3.2 holds in {held} of {counted(len(bounded), 'measurement')} of sum"
         positive = bounded[bounded["mix"] > EXACT]
         if len(positive):
             text += f" and is in the median {(positive['bound'] / positive['mix']).median():.3g} times the mixing"
@@ -159,9 +160,9 @@ def _separation(settings: dict[str, Any], rows: "pandas.DataFrame") -> str:
     together = smallest[smallest == 0].index
     rest = smallest[smallest > 0].sort_values()
     text = (
-        f"Here: {settings['draws'] * settings['pairs']} pairs of each kind, n = {settings['n']}, d = {settings['d']}. "
-        f"Some pair has the same representation in {listing(together, 20) or 'none'}. The smallest ratios of "
-        f"distance and Wasserstein distance of the others, and what they are of the median: "
+        f"Here: {counted(settings['draws'] * settings['pairs'], 'pair')} of each kind, n = {settings['n']}, d = "
+        f"{settings['d']}. Some pair has the same representation in {listing(together, 20) or 'none'}. The smallest "
+        f"ratios of distance and Wasserstein distance of the others, and what they are of the median: "
         + listing((f"{name} {value:.2g} ({value / middle[name]:.2g})" for name, value in rest.items()), 20)
         + "."
     )

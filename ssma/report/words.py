@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ssma.report.align import report_options
 from ssma.report.axes import axis_table
 from ssma.report.checks import chosen_by_test
 from ssma.report.encoding import is_numeric
 from ssma.report.floor import MARK, Floor, below_text
-from ssma.report.labels import SHARES, Metric, extent, listing, metrics_of, point_text, setting, value_text
+from ssma.report.labels import SHARES, Metric, counts, listing, metrics_of, point_text, setting, value_text
 from ssma.report.layout import Layout, Point, lay_out
-from ssma.report.paired import UNTESTED, Difference, compare_family, tests_of
+from ssma.report.paired import TREATED, UNTESTED, Difference, compare_family, seeds_alone, tests_of
 from ssma.report.statistics import summarise
 from ssma.report.table import Table
 from ssma.statistics.outcome import ALPHA
@@ -33,6 +34,7 @@ TESTED = (
     "Differences are paired by split and seed and tested by the corrected resampled t-test; 95% intervals are not "
     "adjusted, p is (Holm)."
 )
+ALL_FAILED = "all fits that were made failed, diverged or ran out of time"
 MOST_NAMED = 4
 """Settings of a place that are all named in words; of more, the best and the worst are."""
 
@@ -71,7 +73,8 @@ class _Reader:
     def _family(self, reference: Callable[[str, str], str | None]) -> dict[str, Difference]:
         """Compares arms with their references, adjusted over all places.
 
-        An arm without results is left out, unless the worst takes the place of its fits (``report.missing``).
+        An arm that was not run is left out; one that was, and has no result, is not: it counts as not testable, unless
+        the worst takes the place of its fits (``report.missing``).
         """
         references = {}
         for dataset, layer in self.places():
@@ -79,8 +82,7 @@ class _Reader:
             for arm in arms:
                 if other := reference(arm, next(iter(arms))):
                     references[arm] = other
-        found = self.family(references)
-        return {arm: one for arm, one in found.items() if self.summary.loc[arm, "n"] or one.p is not None}
+        return {arm: one for arm, one in self.family(references).items() if self.made(arm)}
 
     def family(self, references: dict[str, str]) -> dict[str, Difference]:
         return compare_family(self.plan, self.frame, references, self.ratios)
@@ -95,7 +97,7 @@ class _Reader:
     @property
     def picked(self) -> bool:
         """Says whether some place has more comparisons than words name."""
-        families = (self.against, self.steps)
+        families = ([arm for arm, one in found.items() if one.valued] for found in (self.against, self.steps))
         counts = (Counter(self.where[arm][0] for arm in found) for found in families)
         return any(count > MOST_NAMED for by_place in counts for count in by_place.values())
 
@@ -111,6 +113,11 @@ class _Reader:
                 found.setdefault(arm, point)
         return found
 
+    @property
+    def shown(self) -> set[str]:
+        """The arms of the ablation and those that they are compared with."""
+        return {*self.where, *self.known.values()}
+
     def mean(self, arm: str) -> float:
         return canonical(float(self.summary.loc[arm, "mean"]))  # to 12 digits, so that ties are ties
 
@@ -120,6 +127,10 @@ class _Reader:
 
     def mark(self, arm: str) -> str:
         return " †" if arm in self.biased else ""
+
+    def made(self, arm: str) -> bool:
+        """Says whether any planned fit of an arm was made, or failed before it."""
+        return bool(self.summary.loc[arm, "missing"] < self.summary.loc[arm, "planned"])
 
     def whole(self, arm: str) -> bool:
         """Says whether all planned fits of an arm are ok."""
@@ -142,7 +153,7 @@ def words(
         found: The arms against predictors that look at no graph, as `floors` returns it.
     """
     reader = _Reader(plan, ablation, frame, ratios)
-    details, not_run = [], []
+    details, not_run, failed = [], [], []
     for dataset in reader.layout.datasets:
         for layer in reader.layout.layers:
             arms, metric = reader.arms(dataset, layer), reader.metrics.get(dataset)
@@ -150,16 +161,18 @@ def words(
                 continue
             run = [arm for arm in arms if reader.summary.loc[arm, "n"]]
             if not run or metric is None:
-                not_run.append(f"{dataset} {layer}")
+                (failed if any(map(reader.made, arms)) else not_run).append(f"{dataset} {layer}")
                 continue
             details.append(_place(reader, dataset, layer, arms, run, metric))
     if not details:
-        return Words("Not run: nothing of this ablation.", [], [])
+        return Words(f"No result: {ALL_FAILED}." if failed else "Not run: nothing of this ablation.", [], [])
     overall = [*_tests(reader), *_pairwise(reader)]
     if len(reader.layout.points) > 2:
         overall.append(PICKED if reader.picked else BEST_PICKED)
     table = axis_table(plan, ablation, frame, ratios)
     details += _courses(table, reader) if table else []
+    if failed:
+        overall.append(f"No result on {listing(failed, 12)}: {ALL_FAILED}.")
     if not_run:
         overall.append(f"Not run: {listing(not_run, 12)}.")
     return Words(_summary(reader, found or {}), overall, details)
@@ -193,12 +206,13 @@ def _place(reader: _Reader, dataset: str, layer: str, arms: dict[str, Point], ru
 def _compared(
     reader: _Reader, others: list[str], arms: dict[str, Point], found: dict[str, Difference], metric: Metric
 ) -> str:
-    """Returns "mean +1.5 [...], p 1 (Holm), not told apart; ssma ..."; of many settings the best and the worst."""
-    if len(others) <= MOST_NAMED:
+    """Returns "mean +1.5 [...], p 1 (Holm), not told apart; ssma ..."; of many with results the best and the worst."""
+    valued = [arm for arm in others if found[arm].valued]
+    if len(valued) <= MOST_NAMED:
         return "; ".join(f"{point_text(arms[arm])} {found[arm].text}{reader.mark(arm)}" for arm in others)
-    ranked = sorted(others, key=lambda arm: reader.standing(arm, metric), reverse=True)
+    ranked = sorted(valued, key=lambda arm: reader.standing(arm, metric), reverse=True)
     return "; ".join(
-        f"the {which} of {len(others)}, {point_text(arms[arm])}, {found[arm].text}{reader.mark(arm)}"
+        f"the {which} of {len(valued)}, {point_text(arms[arm])}, {found[arm].text}{reader.mark(arm)}"
         for which, arm in (("best", ranked[0]), ("worst", ranked[-1]))
     )
 
@@ -215,6 +229,9 @@ def _summary(reader: _Reader, floors: dict[str, Floor]) -> str:
         sentences = [_held(reader, found, reference), _means(reader, found)]
     if floors:
         sentences.append(f"{below_text(floors)} ({MARK}).")
+    missing = report_options(reader.plan).missing
+    if missing != "not_testable" and any(reader.made(arm) and not reader.whole(arm) for arm in reader.shown):
+        sentences.append(TREATED[missing])
     sentences += chosen_by_test(reader.plan, list(reader.where))
     return " ".join(sentences)
 
@@ -228,8 +245,9 @@ def _held(reader: _Reader, found: dict[str, Difference], reference: str) -> str:
     held = [f"{reader.where[arm][1]} {one.side} on {reader.where[arm][0]}" for arm, one in tested.items() if one.holds]
     text = f"Differences from {reference} that hold after Holm: {len(held) or 'none'} of {len(tested)}, "
     text += f"over {counted(places, 'place')} (data set and layer), "
-    text += f"{extent(one.found.difference.n for one in tested.values())} pairs each"
-    return f"{text}: {listing(held)}." if held else f"{text}."
+    text += f"{counts((one.found.difference.n for one in tested.values()), 'pair')} each"
+    text += f": {listing(held)}." if held else "."
+    return f"{text} {alone}" if (alone := seeds_alone(reader.plan, tested)) else text
 
 
 def _means(reader: _Reader, found: dict[str, Difference]) -> str:
@@ -264,10 +282,6 @@ def _tests(reader: _Reader) -> list[str]:
         text += f"p < {ALPHA} alone"
         text += f", and {_span(ones, family)} to be the first to hold after Holm over {family}" if family > 1 else ""
         sentences.append(f"{text}.")
-    alone = [arm["dataset"] for arm in reader.plan["arms"] if arm["id"] in tested and len(arm["splits"]) == 1]
-    if alone:
-        told = "the pairs are seeds of one split: a result holds for other seeds, not for other data."
-        sentences.append(f"Of {listing(alone, 12)} {told}")
     return [" ".join(sentences)]
 
 

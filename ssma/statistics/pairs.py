@@ -95,7 +95,9 @@ def paired_differences(ours: "ArrayLike", reference: "ArrayLike") -> "NDArray":
 
     one, other = finite(ours, "ours", 1), finite(reference, "reference", 1)
     if one.shape != other.shape:
-        raise ValueError(f"pairs: got {len(one)} values and {len(other)} of the reference; each needs its partner")
+        raise ValueError(
+            f"pairs: got {len(one)} of ours and {len(other)} of the reference; each value needs its partner"
+        )
     return numpy.round(one - other, digits_of(numpy.concatenate([one, other])))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from ssma.study.classes import set_fingerprint
 from ssma.study.config import Study
+from ssma.study.cost import counted
 from ssma.study.datasets import DEFAULT_PARTS
 from ssma.study.ids import data_fingerprint, digest, file_fingerprint, slug
 from ssma.study.presets import SPLIT_SCHEME
@@ -66,10 +67,11 @@ def _splits(study: Study, label: str) -> tuple[dict[str, Any], int, list[str]]:
         except ValueError as error:
             return splits, 1, [f"{path}.file: {error}"]
     elif data.source == "synthetic" and count > (items := data.num_graphs or data.num_nodes):
-        return splits, 1, [f"{path}.folds: got {count}, but {label} has {items} items, and each fold needs one"]
+        told = f"got {count}, but {label} has {counted(items, 'item')}, and each fold needs one"
+        return splits, 1, [f"{path}.folds: {told}"]
     use = given.use or count
     if use > count:
-        errors.append(f"{path}.use: got {use}, but there are {count} {kind}")
+        errors.append(f"{path}.use: got {use}, allowed is at most {count}, the number of {kind}")
     if study.tune.splits and study.tune.splits > use:
-        errors.append(f"tune.splits: got {study.tune.splits}, but {label} has {use} splits")
+        errors.append(f"tune.splits: got {study.tune.splits}, but {label} has {counted(use, 'split')}")
     return splits, use, errors

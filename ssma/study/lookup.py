@@ -151,7 +151,7 @@ def unfinished(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
         if why:
             yield f"theory experiment {name}: {why}"
     if (free := shutil.disk_usage(results.root).free) < NO_ROOM:
-        yield f"the disk of {results.root} is full: {free} bytes are left; make room and start the study again"
+        yield f"the disk of {results.root} is full ({free} B left); make room and start the study again"
 
 
 def why_no_result(results: Results, arm_id: str) -> str | None:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from ssma.errors import StudyError
 from ssma.study.config import Tune
+from ssma.study.cost import counted
 from ssma.study.space import Space, count, is_finite, values_of
 
 STORAGE_VARIABLE = "SSMA_TUNE_STORAGE"
@@ -56,7 +57,7 @@ def number_of_trials(tune: Tune, space: Space) -> tuple[int, str | None]:
         return 0, f"tune.sampler: a grid of {most} configurations, allowed are {LARGEST_GRID}; use random or tpe"
     size = count(space, most)
     if "trials" in tune.model_fields_set and tune.trials < size:
-        told = f"tune.trials: got {tune.trials}, but the grid has {size} configurations"
+        told = f"tune.trials: got {tune.trials}, but the grid has {counted(size, 'configuration')}"
         return size, f"{told}; leave trials out, raise it, or use the sampler random or tpe"
     return size, None
 

@@ -784,7 +784,7 @@ def test_power_mean_with_a_large_exponent_is_the_largest_magnitude():
 @pytest.mark.parametrize("name", ["sum", "mean", "median", "lstm", "std"])
 def test_an_index_of_another_length_is_refused(name):
     aggr = make_aggregation(name, 4)
-    with pytest.raises(ValueError, match="got 5 messages but an index of 4 targets"):
+    with pytest.raises(ValueError, match="got an index of length 4 but expected 5, the number of messages"):
         aggr(torch.randn(5, 4), torch.tensor([0, 0, 1, 1]))
 
 
@@ -832,5 +832,7 @@ def test_borders_without_values_pass():
 @pytest.mark.parametrize("borders", [[0, 2, 9], [0, 4, 2, 5], [1, 4, 5], [0, 2]])
 @pytest.mark.parametrize("name", ["sum", "lstm", "ssma"])
 def test_borders_that_do_not_cover_the_messages_are_refused(name, borders):
-    with pytest.raises(ValueError, match=f"got 5 messages and ptr from {borders[0]} to {borders[-1]} but expected bor"):
+    with pytest.raises(
+        ValueError, match=f"got ptr from {borders[0]} to {borders[-1]} but expected borders that rise from 0 to 5"
+    ):
         made(name)(messages(5, D), ptr=torch.tensor(borders))

@@ -118,7 +118,7 @@ def test_too_many_parts(tmp_path, mirror, monkeypatch):
     monkeypatch.setattr(pymetis, "part_graph", lambda *args, **options: SimpleNamespace(vertex_part=[0] * 23 + [1]))
     with pytest.raises(StudyError, match="METIS made 3 parts, one with 0 nodes; a part needs two, use fewer parts"):
         read(tmp_path, mirror, parts=3)
-    with pytest.raises(StudyError, match="METIS made 2 parts, one with 1 nodes"):
+    with pytest.raises(StudyError, match="METIS made 2 parts, one with 1 node;"):
         read(tmp_path, mirror, parts=2)
 
 

@@ -957,10 +957,8 @@ def test_isomorphic_graphs_across_the_parts_are_counted(tmp_path):
     like = {0, 4, 5}
     leaked = leaked_of(like, tmp_path / "o")
     assert (card["copies"]["graphs"], card["alike"]) == (2, {"graphs": 3, "leaked": leaked}) and max(leaked) > 0
-    told = (
-        f"3 graphs are alike to message passing as isomorphic ones are, targets aside; up to {max(leaked)} validation"
-    )
-    assert any(note.startswith(told) for note in card["notes"])
+    told = "3 graphs are alike to message passing as isomorphic ones are, targets aside; of the validation and test graphs "
+    assert f"{told}of a split up to {max(leaked)} like one in its training part" in card["notes"]
     card = prepared(tmp_path, made[:4])
     assert card["alike"] == {"graphs": 0, "leaked": [0, 0, 0]} and not any("alike" in note for note in card["notes"])
 
@@ -1071,9 +1069,9 @@ def test_codes_that_are_never_trained_are_noted(tmp_path):
 
     told = "in no training graph, so that nothing is learned of them"
     found = notes(lambda x: x)
-    assert f"x: codes {told}: 1 in 2 graphs of split 0, 2 in 1 graphs of split 1, 2 in 1 graphs of split 2" in found
-    assert f"edge_attr: codes {told}: 1 in 1 graphs of split 0, 1 in 1 graphs of split 2" in found
-    columns = f"x: columns with values other than 0 {told}: 1 in 1 graphs of split 1, 1 in 1 graphs of split 2"
+    assert f"x: codes {told}: 1 in 2 graphs of split 0, 2 in 1 graph of split 1, 2 in 1 graph of split 2" in found
+    assert f"edge_attr: codes {told}: 1 in 1 graph of split 0, 1 in 1 graph of split 2" in found
+    columns = f"x: columns with values other than 0 {told}: 1 in 1 graph of split 1, 1 in 1 graph of split 2"
     assert columns in notes(lambda x: x.float())
     assert not any(note.startswith("x:") for note in notes(lambda x: torch.zeros(3, 1)))
 
@@ -1105,7 +1103,7 @@ def test_codes_of_graphs_that_are_in_no_part_are_not_noted(tmp_path):
 
     assert notes((6, 7)) == []
     assert notes((4, 6)) == [
-        "x: codes in no training graph, so that nothing is learned of them: 1 in 1 graphs of split 0"
+        "x: codes in no training graph, so that nothing is learned of them: 1 in 1 graph of split 0"
     ]
 
 

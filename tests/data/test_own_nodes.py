@@ -48,7 +48,7 @@ def test_classes_of_nodes_are_split_and_batched_as_nodes(tmp_path):
     assert (card["num_graphs"], card["num_nodes"], card["label_mapping"]) == (1, 6, {"2": 0, "7": 1})
     assert card["notes"] == [
         "not used of the graphs: train_mask",
-        "splits: in no part of any split of the file are 1 of 6 items",
+        "splits: 1 of 6 items in no part of any split of the file",
         "edges: of 6, 6 have none that leads back; they are used as they are",
     ]
     (split,) = found.splits

@@ -76,8 +76,7 @@ def test_splits_of_a_file(tmp_path):
     splits["content"] = file_fingerprint(file)
     nodes = entry("node_classification", num_graphs=None) | {"splits": splits}
     assert (
-        "splits: in no part of any split of the file are 4 of 10 items"
-        in prepare(tmp_path / "node", nodes, None)["notes"]
+        "splits: 4 of 10 items in no part of any split of the file" in prepare(tmp_path / "node", nodes, None)["notes"]
     )
     assert load(tmp_path / "node").splits[0]["train"] == [0, 1, 8]
 

@@ -98,7 +98,7 @@ def test_the_splits_of_a_file_are_those_that_it_names(tmp_path):
     assert splits == [split | {"hash": split_hash(split)} for split in named]
     assert notes == ["splits: 100% of a test part are in the training or validation part of another split"]
     once, notes = file_splits(asked_of(tmp_path / "s.json", named[0]), range(6), 6)
-    assert (once, notes) == (splits[:1], ["splits: in no part of any split of the file are 2 of 6 items"])
+    assert (once, notes) == (splits[:1], ["splits: 2 of 6 items in no part of any split of the file"])
 
 
 def test_how_much_of_a_test_part_other_splits_see(tmp_path):
@@ -124,7 +124,7 @@ def test_a_file_counts_the_graphs_that_were_left_out(tmp_path):
     splits, notes = file_splits(asked_of(tmp_path / "s.json", named), [0, 2, 3, 5], 6)
     parts = {"train": [0, 1], "validation": [2], "test": [3]}
     assert splits == [parts | {"hash": split_hash(parts)}]
-    assert notes == ["splits: graphs without nodes, which were left out, are 2 of the items in the file"]
+    assert notes == ["splits: 2 of the items in the file left out, as graphs without nodes"]
 
 
 @pytest.mark.parametrize(

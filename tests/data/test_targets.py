@@ -256,4 +256,4 @@ def test_a_file_of_splits_counts_graphs_without_nodes_that_are_left_out(tmp_path
     (split,) = found.splits
     assert [split[part] for part in ("train", "validation", "test")] == [[0, 2], [1], [3]]
     assert found.graphs.y[[*split["train"], *split["test"]]].tolist() == [1, 0, 1]
-    assert "splits: graphs without nodes, which were left out, are 1 of the items in the file" in card["notes"]
+    assert "splits: 1 of the items in the file left out, as graphs without nodes" in card["notes"]

@@ -96,7 +96,7 @@ def test_repeated_edges_are_one_with_all_labels_and_self_loops_are_left_out(tmp_
 def test_attributes_that_are_left_out_are_noted(tmp_path):
     mirror = write_set(tmp_path / "mirror")
     edges = "files that are not read: TINY_edge_attributes.txt"
-    left_out = "node attributes: 2 columns are left out; node_attributes: true adds them"
+    left_out = "node attributes: 2 columns left out; node_attributes: true adds them"
     assert read(tmp_path, mirror).notes == [left_out, edges]
     assert read(tmp_path, mirror, node_attributes=True).notes == [edges]
     for name in ("TINY_node_label.txt", "TINY_label_readme.txt"):

@@ -50,7 +50,7 @@ def test_a_study_becomes_a_page_with_everything_in_it(study, tmp_path):
         "test-selected (biased)",
     ):
         assert text in html
-    assert "other code than the installed one" in html and "node labels (one-hot)" in html and "not prepared" in html
+    assert "Other code than the installed one" in html and "node labels (one-hot)" in html and "not prepared" in html
     assert "evaluation.json" in html and "2026-01-01T12:00:00+00:00" in html
     assert "[−0.1248, −0.0752]" in (out / "tables" / "main-paired.md").read_text()
     assert "at 1 of 6 splits and seeds a fit is not ok" in html
@@ -69,7 +69,7 @@ def test_a_plan_without_records_is_a_report_of_missing_cells(study, tmp_path):
     table = (tmp_path / "out" / "tables" / "main.csv").read_text().splitlines()
     assert table == ["layer,aggregator,MUTAG,ZINC", "gcn,sum,missing,missing", "gcn,ssma,missing,missing",
                      "gin,sum,missing,–", "gin,ssma,missing,–"]  # fmt: skip
-    assert "0 of 42 planned evaluation fits are ok" in (tmp_path / "out" / "index.html").read_text()
+    assert "0 of 42 planned evaluation fits ok" in (tmp_path / "out" / "index.html").read_text()
 
 
 @pytest.mark.parametrize("protocol", [None, "paper"])
@@ -340,3 +340,33 @@ def test_what_stands_beside_nothing_has_no_figure(fabric, tmp_path):
     html = (tmp_path / "out/index.html").read_text()
     assert (html.count("<svg"), html.count("No figure: each panel would show one setting")) == (1, 1)
     assert "MUTAG, gin: ssma, accuracy in % 90.0" in html and "<p>The paper: SSMA stands alone.</p>" in html
+
+
+@pytest.mark.usefixtures("no_images")
+def test_what_there_is_one_of_is_told_as_one(fabric, tmp_path):
+    for name, test in (("sum", 0.7), ("ssma", 0.8), ("mean", "diverged"), ("max", None)):
+        arm = fabric.arm(f"MUTAG-gcn-{name}", splits=1, repeats=1, prune=True)
+        fabric.tuned(arm, [("complete", {"training.lr": 0.1}, [0.8]), ("complete", {"training.lr": 0.2}, [0.7])])
+        if test:
+            fabric.evaluated(arm, {(0, 0): test})
+    lone = fabric.arm("ZINC-gcn-sum", splits=1, repeats=2)
+    fabric.evaluated(lone, {(0, 0): 0.4, (0, 1): 0.5})
+    ssma = fabric.arm("ZINC-gcn-ssma", splits=1, repeats=2)
+    fabric.evaluated(ssma, {(0, 0): 0.3, (0, 1): 0.5})
+    aggregators = ["sum", "ssma", "mean", "max"]
+    cells = {f"MUTAG-gcn-{name}": [name] for name in aggregators} | {lone: ["sum"], ssma: ["ssma"]}
+    fabric.ablation("main", {"aggregator": aggregators}, cells)
+    fabric.plan()
+    fabric.card()
+    build(fabric.results, tmp_path / "out")
+    html = re.sub(r"<(style|script)\b.*?</\1>", "", (tmp_path / "out/index.html").read_text(), flags=re.DOTALL)
+    shown = "\n".join([re.sub(r"<[^>]+>", " ", html), *(p.read_text() for p in tmp_path.glob("out/tables/**/*.md"))])
+    nouns = "arm|comparison|configuration|epoch|fit|graph|pair|place|repeat|seed|setting|split|trial|unit|value"
+    assert not re.findall(rf".*(?<![\d.])1 (?:[a-z]+ )?(?:{nouns})s\b.*", shown)
+    told = (
+        "1 tuned split each",
+        "(1 tuned split, 2 trials per arm",
+        "The comparisons behind the claims: 1 pair of arms.",
+    )
+    told += ("1 of 8 planned fits left no record: ", "cannot act in 4 of 4 arms, with 1 tuned split: it needs 5.")
+    assert [text for text in told if text not in shown] == []

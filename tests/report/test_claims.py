@@ -64,7 +64,9 @@ def test_one_pair_is_no_pairs():
         every.evidence
         == "1 of 2 cells run: mean gain above 0 in 1 and below in 0 of 1 pair; after Holm 1 better, 0 worse"
     )
-    assert none.evidence == "1 of 2 cells run: after Holm 1 of 1 pair lose no more than the margin, 0 do"
+    assert (
+        none.evidence == "1 of 2 cells run: after Holm no loss beyond the margin in 1 of 1 pair, a loss beyond it in 0"
+    )
 
 
 @pytest.mark.parametrize(
@@ -279,6 +281,9 @@ def test_divergence_with_and_without_the_geometric_mean_is_counted_in_pairs(fabr
     # six pairs on one side: p = 2 / 64
     assert found.verdict == "supported"
     assert found.evidence == "6 pairs of fits: 6 diverged without it alone, 0 with it alone"
+    assert found.test.endswith(
+        ", which takes them as independent: those of one data set are not, so that it finds too much"
+    )
 
 
 def test_a_claim_about_a_table_that_is_not_shown_leads_to_the_arms(fabric):
@@ -343,6 +348,9 @@ def test_most_cells_are_counted_by_a_binomial_test(fabric, monkeypatch, attentio
     better = 6 if attention > 0.8 else 0
     words = f"attention has the better mean in {better}, the worse in {6 - better}"
     assert (found.verdict, found.evidence) == (verdict, f"6 of 6 cells run: {words}")
+    assert found.test.endswith(
+        ", which takes cells as independent: those of one data set are not, so that it finds too much"
+    )
     few(monkeypatch, KAPPAS=[2, 3])
     assert CHECKS["A2"](records).verdict == "undecided"
 

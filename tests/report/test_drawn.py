@@ -95,6 +95,9 @@ def test_the_data_behind_a_figure_is_what_it_shows(across):
     base = rows[2]
     assert [float(base[key]) for key in ("mean", "std", "low", "high")] == pytest.approx([70, 10, 60, 80])
     assert (base["metric"], base["units"], base["fits"], base["planned"]) == ("accuracy in %", "3", "3", "3")
+    frame.loc[frame["arm"] == "MUTAG-gcn-ssma-3", "status"] = "failed"
+    _, failed, _ = csv.DictReader(io.StringIO(data_csv(plan, "alone", frame.copy())))
+    assert (failed["metric"], failed["mean"], failed["reason"]) == ("accuracy in %", "", "failed")  # one unit a column
     beside = list(csv.DictReader(io.StringIO(data_csv(plan, "beside", frame))))
     assert [row["ssma.kappa"] for row in beside] == ["2", "3", ""]
 

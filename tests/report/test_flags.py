@@ -134,7 +134,7 @@ def test_pruning_on_too_few_splits_is_told(made):
     plan, _ = made(
         {"sum": {"prune": True, "tune_splits": [0, 1]}, "ssma": {"prune": True, "tune_splits": list(range(5))}}
     )
-    told = "Pruning is on but cannot act in 1 of 2 arms: it needs 5 tuned splits, they have 2."
+    told = "Pruning is on but cannot act in 1 of 2 arms, with 2 tuned splits: it needs 5."
     assert idle_pruning(plan) == told
     assert idle_pruning({"arms": [arm for arm in plan["arms"] if arm["aggregator"] != "sum"]}) == ""
 

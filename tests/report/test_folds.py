@@ -33,7 +33,7 @@ def test_folds_are_told_by_the_part_that_they_are_in_tuning(fabric):
 def test_one_tuned_split_of_few_evaluated_ones(fabric):
     fabric.arm("MUTAG-gcn-sum", splits=1, tune_splits=[0])
     (line,) = lines(fabric)
-    assert "tuned on split 0, evaluated on split 0, which include the tuned ones" in line
+    assert "tuned on split 0, evaluated on split 0, which is the tuned one (trained anew" in line
     assert "are the test parts of no evaluated split, and its training parts hold those of no evaluated split." in line
 
 

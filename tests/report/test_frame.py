@@ -112,7 +112,7 @@ def test_fits_without_a_record_are_no_fits_of_the_page(fabric):
     path = fabric.results.fit("MUTAG-gcn-sum-e1r0")
     path.write_text(path.read_text().replace("0.8", "0.9"))
     plan, frame = read_plan(fabric.results.plan), collect(fabric.results)
-    assert _counts(plan, frame) == "1 arm; 1 of 3 planned evaluation fits are ok; 1 fit in all."
+    assert _counts(plan, frame) == "1 arm; 1 of 3 planned evaluation fits ok; 1 fit in all."
     assert dict(_provenance(frame))["Device"] == "cpu (1 fit)"
 
 

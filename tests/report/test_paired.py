@@ -110,6 +110,9 @@ def test_the_caption_says_what_was_done(plan, frame):
     assert "accuracy in % (MUTAG): higher is better, equivalent up to 1; MAE (ZINC): lower is better" in caption
     assert "equivalent up to 0.02. Not testable" in caption and len(caption.split()) < 110
     assert "1% of the mean of the reference" in paired(plan | {"config": {}}, "main", frame, {}).caption
+    told = "Of ZINC the pairs are seeds of one split: a result holds for other seeds, not for other data."
+    assert paired(plan, "main", frame, {"MUTAG": 0.5}).footnotes == [told]
+    assert paired(plan, "kappa_slots", frame, {"MUTAG": 0.5}).footnotes == []
 
 
 def test_the_worst_is_that_of_the_report(study):

@@ -5,7 +5,7 @@ import pytest
 from ssma.report.axes import axis_table
 from ssma.report.figures import save
 from ssma.report.frame import collect
-from ssma.report.ranking import diagram, rank, ranks_table
+from ssma.report.ranking import TREATED, diagram, diagram_caption, rank, ranks_table
 from ssma.study.lookup import read_plan
 
 PLACES = ("MUTAG-gcn", "MUTAG-gin", "ZINC-gcn")
@@ -55,13 +55,19 @@ def test_a_place_with_a_gap_is_named_and_stops_the_tests(three):
     assert (ranking.found.places, ranking.found.average.tolist()) == (2, [3.0, 2.0, 1.0])
     table = ranks_table("main", ranking)
     assert table.notes == ["Not ranked, since fits are not ok: MUTAG gin."]
-    assert "Friedman's test: not testable: 1 of 3 places lack fits." in table.caption
+    assert "Friedman's test: not testable: fits are lacking at 1 of 3 places." in table.caption
     assert {row[3].text for row in table.rows} == {"not testable"}
     assert diagram(plan, "main", ranking) is None
     for missing in ("drop", "worst"):
         plan["config"]["report"] = {"missing": missing}
         again = rank(plan, "main", frame)
         assert again.found.places == 3 and again.found.friedman.p == pytest.approx(0.0498, abs=1e-4)
+        assert TREATED[missing] in diagram_caption(again) and f"(report.missing: {missing})" in TREATED[missing]
+    assert "report.missing" not in diagram_caption(ranking)
+    three.evaluated("MUTAG-gin-sum", {(0, 0): "diverged", (1, 0): "diverged"})
+    plan["config"]["report"] = {"missing": "drop"}
+    left = rank(plan, "main", collect(three.results))
+    assert diagram_caption(left).endswith(" Not ranked, since fits are not ok: MUTAG gin.")
 
 
 def test_two_arms_or_one_place_are_not_ranked(study):

@@ -190,6 +190,31 @@ def test_what_is_worse_or_cannot_be_tested_is_not_shown_to_be_better(learned, fa
     assert [row[-1].text for row in floor_table(plan, "main", found).rows] == ["not shown", "no, worse"]
 
 
+def test_an_arm_whose_fits_all_failed_is_among_those_that_beat_no_predictor(learned, fabric):
+    fabric.evaluated("MUTAG-gcn-ssma", dict.fromkeys([(0, 0), (1, 0), (2, 0)], "diverged"))
+    plan, found = against(learned)
+    assert below_text(found) == "Not shown to beat “majority class”: 2 of 2 arms, of them 1 not testable"
+    assert floor_table(plan, "main", found).rows[1][3].text == "not testable: no fits to pair"
+    table = comparison(plan, "main", collect(learned), read_sanity(learned, plan), found)
+    assert [row[2].text for row in table.rows[:2]] == ["80.0 ± 10.0 (3) §", "failed: diverged"]
+    _, found = against(learned, "worst")  # 0.55 of all, three times: differences -0.05 0.00 -0.07
+    ssma = found["MUTAG-gcn-ssma"].difference
+    assert (ssma.found.difference.mean, ssma.side) == (pytest.approx(-0.04), "worse")
+
+
+def test_seeds_of_one_split_against_a_predictor_are_told_as_such(learned, fabric):
+    plan, found = against(learned)
+    assert floor_table(plan, "main", found).footnotes == []
+    arm = fabric.arm("MUTAG-gin-sum", splits=1, repeats=3)
+    fabric.evaluated(arm, {(0, repeat): 0.7 + repeat / 100 for repeat in range(3)})
+    fabric.ablation("main", {"aggregator": ["sum"]}, {arm: ["sum"]})
+    fabric.plan()
+    plan, found = against(learned)
+    told = "Of MUTAG the pairs are seeds of one split: a result holds for other seeds, not for other data."
+    assert floor_table(plan, "main", found).footnotes == [told]
+    assert found[arm].difference.found.difference.n == 3
+
+
 def test_of_predictors_that_are_equal_but_for_rounding_the_first_is_taken():
     tests = {"b": (0.56, 0.61, 0.86), "a": (0.61, 0.86, 0.56)}
     rows = {name: [{"split": split, "test": test} for split, test in enumerate(mine)] for name, mine in tests.items()}
@@ -231,6 +256,6 @@ def test_graphs_that_are_alike_are_said_with_the_copies_among_them(learned):
     said = (
         "9 of 188 graphs are like another one, in a split 0 to 3 of the 3 validation and test graphs like one in the "
     )
-    assert copies == {"MUTAG": Repeated("alike", f"{said}training part, 0 of them exact copies")}
+    assert copies == {"MUTAG": Repeated("alike", f"{said}training part, 0 of them as an exact copy")}
     meant = "Graphs are alike if no message passing tells them apart, as with isomorphic ones, targets aside."
     assert copy_notes(copies) == [f"¶ MUTAG: {copies['MUTAG'].text}. {meant}"]

@@ -27,7 +27,7 @@ def test_rounding_makes_no_differences():
     assert paired_differences([0.1 + 0.2, 0.8], [0.3, 0.7]).tolist() == [0.0, 0.1]
     assert paired_differences([1e-9, 0.0], [0.0, 0.0]).tolist() == [1e-9, 0.0]
     assert paired_differences([0.0], [0.0]).tolist() == [0.0]
-    with pytest.raises(ValueError, match="2 values and 3 of the reference"):
+    with pytest.raises(ValueError, match="2 of ours and 3 of the reference"):
         paired_differences([1, 2], [1, 2, 3])
 
 

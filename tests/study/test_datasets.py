@@ -176,8 +176,8 @@ def test_nodes_have_no_readout_and_one_batch_and_graphs_keep_their_ids(tmp_path)
 @pytest.mark.parametrize(
     ("datasets", "changed", "message"),
     [
-        ({"d": {"file": "FILE", "use": 2}}, {}, "datasets.d.splits.use: got 2, but there are 1 splits"),
-        ({"d": {"file": "FILE"}}, {"tune": {"trials": 2, "splits": 2, "space": {"training.lr": [0.1, 0.01]}}}, "tune.splits: got 2, but d has 1 splits"),
+        ({"d": {"file": "FILE", "use": 2}}, {}, "datasets.d.splits.use: got 2, allowed is at most 1, the number of splits"),
+        ({"d": {"file": "FILE"}}, {"tune": {"trials": 2, "splits": 2, "space": {"training.lr": [0.1, 0.01]}}}, "tune.splits: got 2, but d has 1 split$"),
         ({"d": {"file": "FILE", "folds": 5, "seed": 1}}, {}, "datasets.d.splits: folds, seed must be left out, since file names the splits"),
         ({"d": {"file": "FILE.none"}}, {}, "datasets.d.splits.file: /.*none: cannot be read"),
         ({"d": None}, {"splits": {"file": "FILE"}}, "splits.file: numbers the items of one data set; name it in datasets.NAME.splits"),

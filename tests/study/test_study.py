@@ -291,7 +291,7 @@ def test_all_errors_at_once_with_their_path():
         ({"datasets": {"n": {"source": "synthetic", "task": "multilabel"}}}, "datasets.n.num_graphs: this key is required"),
         ({"datasets": {"n": {"source": "tu", "fixed": {"aggregator": "sum"}}}}, "datasets.n.fixed.aggregator: name it in an ablation's"),
         ({"datasets": {"n/m": {"source": "tu"}}}, "datasets.n/m: a name has letters"),
-        ({"splits": {"folds": 3, "use": 4}}, "splits.use: got 4, but there are 3 folds"),
+        ({"splits": {"folds": 3, "use": 4}}, "splits.use: got 4, allowed is at most 3, the number of folds"),
         ({"tune": {"splits": 11}}, "tune.splits: got 11, but MUTAG has 10 splits"),
         ({"ablations": {"a": {"axes": {"aggregator": [["sum"]]}}}}, "unknown aggregator ['sum']"),
         ({"ablations": {"a": {"axes": {"ssma.kappa": [True]}}}}, "ablations.a.axes.ssma.kappa: Input should not be true or false, got True"),

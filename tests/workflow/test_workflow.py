@@ -109,7 +109,7 @@ def test_an_ablation_is_a_target_that_runs_its_arms_and_their_baselines_alone(fi
     status, output = snakemake(tmp_path / "copy", "--keep-going", "slots", study=study)
     assert status == 0, output
     page = (tmp_path / "copy/reports/tiny/ablations/slots/index.html").read_text()
-    assert "2 arms; 4 of 4 planned evaluation fits are ok" in page and "; against sum: " in page
+    assert "2 arms; 4 of 4 planned evaluation fits ok" in page and "; against sum: " in page
     assert "Nothing to be done" in snakemake(tmp_path / "copy", "-n", "slots", study=study)[1]
 
 
@@ -171,7 +171,7 @@ def test_copied_results_of_a_study_that_was_changed_get_a_new_report(finished, t
     fewer = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum"]}}}}
     status, output = snakemake(tmp_path, study=fewer)
     assert status == 0, output
-    assert "tiny: 1 of 1 arms have a result" in output
+    assert "tiny: 1 of 1 arm with a result" in output
     assert "ssma" not in (tmp_path / "reports/tiny/tables/aggregator.csv").read_text()
 
 
@@ -239,7 +239,7 @@ def test_a_damaged_record_is_shown_and_stops_no_report(finished, tmp_path):
             env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert found.returncode == 0, found.stderr
-    assert "1 damaged fits" in found.stdout
+    assert "1 damaged fit" in found.stdout
     page = (tmp_path / "out/index.html").read_text()
     assert "damaged record" in page
     assert record.name in page
