@@ -44,5 +44,7 @@ endif
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
 	@pwd -P > $@
 
+# Of the set-up alone: results may have taken days.
 clean:
-	rm -rf .venv .snakemake results
+	rm -rf .venv .snakemake
+	@test ! -e results || echo 'results/ is kept, with all that was trained; to delete it: rm -r results'

@@ -20,7 +20,7 @@ from ssma.study.config import Study, load_study
 from ssma.study.cost import counted, describe, duration, plan_cost, usable_cores
 from ssma.study.jobs import this_command
 from ssma.study.locks import exclusive
-from ssma.study.lookup import named, named_arm, open_results, read_plan, started_plan, unfinished, why_no_result
+from ssma.study.lookup import named, named_arm, open_results, plan_path, read_plan, unfinished, why_no_result
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import write_record
@@ -168,9 +168,7 @@ def _share(text: str) -> float:
 
 
 def _plan_path(text: str) -> Path:
-    """Returns the path of a plan; of a study file, where the workflow puts it."""
-    path = Path(text)
-    return started_plan(path) if path.suffix.lower() in (".yaml", ".yml") else path
+    return plan_path(Path(text))
 
 
 def _plan(options: argparse.Namespace) -> int:

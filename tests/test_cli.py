@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -185,6 +186,18 @@ def test_status_tells_why_a_data_set_is_not_prepared(tmp_path, capsys):
         assert f"  data set d is not prepared{why}\n" in capsys.readouterr().out
 
 
+def test_status_tells_that_the_disk_is_full(tmp_path, capsys, monkeypatch):
+    """The logs of jobs that a full disk ended are empty."""
+    plan = made_up(tmp_path)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free={plan.parent: 4096}[path]))
+    assert main(["status", str(plan)]) == 0
+    told = f"  the disk of {plan.parent} is full (4096 B left); make room and start the study again"
+    assert told in capsys.readouterr().out.splitlines()
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=2**21))
+    assert main(["status", str(plan)]) == 0
+    assert "is full" not in capsys.readouterr().out
+
+
 def test_status_tells_of_every_arm_that_was_begun_why_it_has_no_result(tmp_path, capsys):
     """Arms by name: one whose search failed has no evaluation; one whose job was killed left nothing but its log."""
     arms = ["done", "searched", "evaluated", "killed", "tuning", "at once", "waiting", "damaged"]
@@ -304,6 +317,21 @@ def test_a_record_that_is_no_plan_is_named(tmp_path, capsys, command):
     assert capsys.readouterr().err == told
 
 
+def test_a_plan_that_was_cut_short_is_no_study_file(tmp_path, capsys):
+    path = Path(planned(tmp_path))
+    capsys.readouterr()
+    path.write_text(path.read_text()[:300])
+    assert main(["status", str(path)]) == 2
+    assert capsys.readouterr().err.startswith(f"ssma: {path}: not a sealed record (Unterminated string")
+
+
+def test_a_plan_that_is_given_as_a_study_file_is_named(tmp_path, capsys):
+    plan = planned(tmp_path)
+    assert main(["plan", plan]) == 2
+    told = f"ssma: {plan}: is a record that was made of a study (plan); give the study file\n"
+    assert capsys.readouterr().err == told
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -327,7 +355,10 @@ def test_a_report_is_not_taken_for_results(tmp_path, capsys, command):
         (tmp_path / name).write_text(name)
     assert main(command.format(tmp_path / "plan.json").split()) == 2
     told = f"ssma: {tmp_path}: is a report without the records of fits; give the study file, or the plan in the results"
-    assert capsys.readouterr().err.startswith(told)
+    error = capsys.readouterr().err
+    assert error.startswith(told)
+    anew = "`snakemake --cores all results/s/arms/ARM/evaluated --configfile STUDY.yaml` trains an arm of it anew\n"
+    assert error.endswith(anew)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["index.html", "plan.json", "records.parquet"]
     assert (tmp_path / "records.parquet").read_text() == "records.parquet"
 
@@ -379,10 +410,13 @@ def test_a_plan_is_not_written_to_a_folder(capsys, path):
     assert capsys.readouterr().err.startswith(f"ssma: {path}: cannot be written (")
 
 
-def test_a_study_file_is_one_also_in_capitals(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("name", ["STUDY.YML", "study.txt", "study", "study.json"])
+def test_a_study_file_is_one_whatever_it_is_called(tmp_path, monkeypatch, capsys, name):
+    """One that is not called .yaml was taken for a plan, and as such it was to be deleted."""
     monkeypatch.chdir(tmp_path)
-    Path("STUDY.YML").write_text((ROOT / "config.yaml").read_text())
-    assert main(["status", "STUDY.YML"]) == 2
+    text = (ROOT / "config.yaml").read_text()
+    Path(name).write_text(json.dumps(yaml.safe_load(text)) if name == "study.json" else text)
+    assert main(["status", name]) == 2
     assert capsys.readouterr().err == (
         "ssma: results/quickstart/plan.json: is not there; a plan is written when its study is started (snakemake "
         "--cores all --configfile STUDY.yaml) or by `ssma plan STUDY.yaml --write results/quickstart/plan.json`, and "

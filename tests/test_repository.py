@@ -62,6 +62,18 @@ def test_make_takes_a_study_file_whose_name_has_spaces(tmp_path):
     ]  # fmt: skip
 
 
+def test_make_clean_keeps_results(tmp_path):
+    for name in (".venv/bin", ".snakemake", "results/mine", "reports/mine"):
+        (tmp_path / name).mkdir(parents=True)
+    make = ["make", "--no-print-directory", "--silent", "-f", str(ROOT / "Makefile"), "clean"]
+    done = subprocess.run(make, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["reports", "results"]
+    assert done.stdout == "results/ is kept, with all that was trained; to delete it: rm -r results\n"
+    (tmp_path / "results/mine").rmdir()
+    (tmp_path / "results").rmdir()
+    assert subprocess.run(make, cwd=tmp_path, capture_output=True, check=True).stdout == b""
+
+
 def test_make_makes_the_environment_of_a_moved_checkout_anew(tmp_path):
     old, new = tmp_path / "old, (1)", tmp_path / "new"
     (old / ".venv/bin").mkdir(parents=True)

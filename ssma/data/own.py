@@ -25,11 +25,12 @@ from ssma.data.graphs import Graphs, edges_of
 from ssma.data.loaded import Loaded
 from ssma.data.opened import files_read, unknown_files
 from ssma.data.raw import allow_graphs, check_sums, link, listed_by_name, unattended, whole
-from ssma.data.targets import METRICS, measured_by, read_targets, read_targets_of_nodes
+from ssma.data.targets import measured_by, read_targets, read_targets_of_nodes
 from ssma.data.tu import read_set
 from ssma.errors import STOPPED, StudyError
 from ssma.study.classes import as_declared, parameters_of
 from ssma.study.cost import counted
+from ssma.study.datasets import METRICS
 from ssma.study.ids import data_fingerprint, file_fingerprint
 
 READ = {"x", "edge_index", "edge_attr", "y", "num_nodes"}

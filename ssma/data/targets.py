@@ -10,9 +10,8 @@ from torch_geometric.data import Data
 from ssma.data.loaded import LOSS
 from ssma.errors import StudyError
 from ssma.study.cost import counted
+from ssma.study.datasets import METRICS
 
-METRICS = {"multiclass": ("accuracy", "f1"), "regression": ("mae", "rmse"), "multilabel": ("ap", "auroc")}
-"""Task -> its metrics, of which the first is the default."""
 LOSS_OF_METRIC = {"rmse": "mse"}
 """Metric -> the loss that has the same best predictions, where the task's own has others."""
 

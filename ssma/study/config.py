@@ -1,20 +1,18 @@
 """The study file, typed. Unknown keys are refused, every error is reported at once with its path."""
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, ValidationError, field_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator
 
 from ssma.errors import UNPRINTABLE, StudyError, printable
 from ssma.study.datasets import AnyDataset, Splits
 from ssma.study.reading import read_study
 from ssma.study.settings import (
     AGGREGATORS,
-    GROUPS,
     LIMIT,
     Integer,
     ModelSettings,
@@ -24,9 +22,12 @@ from ssma.study.settings import (
     Strict,
     Text,
     TrainingSettings,
+    no_groups,
     no_value_twice,
 )
 from ssma.study.theory import Theory
+from ssma.study.values import wrong_settings
+from ssma.study.wording import did_you_mean, sentence
 
 RULES = ("all", "collect", "evaluate", "experiment", "prepare", "report", "store", "theory", "tune")
 """The workflow's own rules: an ablation becomes a rule of its name beside them."""
@@ -37,16 +38,6 @@ LONGEST_NAME = 100
 ABSENT = r"None|NULL|null|NaN|nan|NA|<NA>|N/A|n/a|#N/?A|-nan|-NaN|-?1\.#(IND|QNAN)"
 """What pandas takes in a CSV file for a missing value, so that its rows are in no group."""
 
-A_NAME = "a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit"
-
-EXPECTED = {
-    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "expected a table of keys"),
-    "list_type": "expected a list",
-    "string_type": "expected a text, in quotes where YAML reads it as something else",
-    "string_pattern_mismatch": A_NAME,
-}
-"""Kind of pydantic's error -> words that name no Python type."""
-
 TRACKING = re.compile(
     r"sqlite(\+pysqlite)?:///[^:?].*|https?://[^/#][^#]*|(?!(sqlite|file|https?)\b)\w[\w+.-]*://.+|databricks"
 )
@@ -54,14 +45,6 @@ TRACKING = re.compile(
 
 Values = Annotated[list[Any], Field(min_length=1)]
 Names = Annotated[list[str], Field(min_length=1), AfterValidator(no_value_twice)]
-
-
-def _no_groups(table: Any) -> Any:
-    """Refuses settings in a table of their group: they are written with a dot."""
-    for key, value in table.items() if isinstance(table, dict) else ():
-        if isinstance(value, dict) and key in (*GROUPS, *AGGREGATORS):
-            raise ValueError(f"settings are written with a dot, such as {key}.{next(iter(value), 'name')}")
-    return table
 
 
 class Range(Strict):
@@ -103,7 +86,7 @@ class Ablation(Strict):
     layers: Names | None = None
     """Layers; all by default."""
 
-    _dots = field_validator("axes", "fixed", mode="before")(_no_groups)
+    _dots = field_validator("axes", "fixed", mode="before")(no_groups)
 
     @field_validator("datasets", "layers", mode="before")
     @classmethod
@@ -131,7 +114,7 @@ class Tune(Strict):
     storage: str | None = None
     """`journal`: files beside the results, or `postgresql://USER@HOST/DATABASE`; SSMA_TUNE_STORAGE by default."""
 
-    _dots = field_validator("space", mode="before")(_no_groups)
+    _dots = field_validator("space", mode="before")(no_groups)
 
 
 class Evaluate(Strict):
@@ -232,12 +215,14 @@ def parse_study(raw: dict[str, Any]) -> Study:
     Raises:
         StudyError: With every error at once, each with its path.
     """
+    wrong = [*_broken_texts(raw), *_unknown_options(raw.get("aggregators"))]
     try:
         study = Study.model_validate(raw)
     except ValidationError as error:
-        raise study_error([_sentence(item, raw) for item in error.errors()]) from error
-    if broken := [*_broken_texts(raw), *_unknown_options(study.aggregators)]:
-        raise study_error(broken)
+        told = [sentence(item, raw, Study) for item in error.errors()]
+        raise study_error([*told, *wrong, *wrong_settings(raw)]) from error
+    if wrong:
+        raise study_error(wrong)
     return study
 
 
@@ -259,11 +244,12 @@ def _broken_texts(value: Any, path: str = "") -> Iterator[str]:
                 yield f"{path}: holds {found[0]!r}, which no page or figure can show; leave it out, got {value!r}"
 
 
-def _unknown_options(aggregators: dict[str, dict[str, Any]]) -> Iterator[str]:
+def _unknown_options(aggregators: Any) -> Iterator[str]:
     """Yields a sentence for each option that an aggregator of the package does not have."""
-    for name, options in aggregators.items():
-        known = list(AGGREGATORS[name].model_fields if name in AGGREGATORS else options)
-        for key in options:
+    tables = aggregators if isinstance(aggregators, dict) else {}
+    for name in AGGREGATORS:
+        known, given = list(AGGREGATORS[name].model_fields), tables.get(name)
+        for key in given if isinstance(given, dict) else ():
             if key not in (*known, "class"):
                 yield f"aggregators.{name}.{key}: unknown setting; {did_you_mean(key, known)}"
 
@@ -295,68 +281,3 @@ def track_error(uri: str | None) -> str | None:
         "MLFLOW_TRACKING_PASSWORD and the user into MLFLOW_TRACKING_USERNAME; of PostgreSQL, into PGPASSWORD; of "
         "MySQL, into a file, named by mysql+pymysql://...?read_default_file="
     )
-
-
-def did_you_mean(word: str, allowed: Sequence[str]) -> str:
-    """Returns a suggestion and the list of what is allowed, as the end of a sentence."""
-    word = str(word)
-    alike = [each for each in allowed if word.lower() in (each.lower(), each.rpartition(".")[2])]  # GCN; lr
-    close = difflib.get_close_matches(word, allowed, n=1) or alike
-    return (f"did you mean '{close[0]}'? " if close else "") + "allowed: " + (", ".join(allowed) or "none")
-
-
-def _sentence(item: Any, raw: Any) -> str:
-    path = _path(item["loc"], raw)
-    if item["type"] == "extra_forbidden":
-        return f"{path}: unknown key; {did_you_mean(item['loc'][-1], _keys_at(item['loc'][:-1]))}"
-    if item["type"] == "missing":
-        return f"{path}.{item['loc'][-1]}".strip(".") + ": this key is required"
-    if item["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        return f"{path}.source: {_wrong_source(item['input'].get('source'))}"
-    if item["input"] is None and item["type"] != "value_error":
-        return f"{path}: is empty; fill it in, or leave it out to have its default"
-    told = item["type"] == "value_error" and (isinstance(item["input"], dict | None) or ", got " in item["msg"])
-    got = "" if told else f", got {item['input']!r}"
-    if item["type"] == "too_short":
-        least = item["ctx"]["min_length"]
-        return f"{path}: expected at least {least} {'entry' if least == 1 else 'entries'}{got}"
-    return f"{path}: {EXPECTED.get(item['type'], item['msg'].removeprefix('Value error, '))}{got}"
-
-
-def _wrong_source(given: Any) -> str:
-    known = [tag for model in _models_in(AnyDataset) for tag in _tags(model)]
-    if given is None:
-        return f"this key is required; allowed: {', '.join(known)}"
-    return f"unknown source {given!r}; {did_you_mean(given, known)}"
-
-
-def _path(location: Sequence[Any], raw: Any) -> str:
-    """Returns a pydantic location as the user wrote it, without the names of union members."""
-    parts, here = [], raw
-    for part in location:
-        if (isinstance(here, dict) and part in here) or (isinstance(here, list) and isinstance(part, int)):
-            parts.append(str(part))
-            here = here[part]
-    return ".".join(parts)
-
-
-def _keys_at(location: Sequence[Any]) -> list[str]:
-    """Returns the keys that the table at a pydantic location may have."""
-    here: Any = Study
-    for part in location:
-        if isinstance(here, type) and issubclass(here, BaseModel):
-            here = here.model_fields[part].annotation if part in here.model_fields else here
-        else:
-            here = next((m for m in _models_in(here) if part in _tags(m) or part == m.__name__), here)
-    models = _models_in(here)
-    return [field.alias or name for name, field in models[0].model_fields.items()] if models else []
-
-
-def _tags(model: type[BaseModel]) -> tuple[Any, ...]:
-    return get_args(model.model_fields["source"].annotation) if "source" in model.model_fields else ()
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type):
-        return [annotation] if issubclass(annotation, BaseModel) else []
-    return [model for part in get_args(annotation) for model in _models_in(part)]

@@ -66,6 +66,9 @@ def _splits(study: Study, label: str) -> tuple[dict[str, Any], int, list[str]]:
             splits = {"scheme": "file", "file": given.file, "content": file_fingerprint(file)}
         except ValueError as error:
             return splits, 1, [f"{path}.file: {error}"]
+    elif data.source == "synthetic" and count > (items := data.num_graphs or data.num_nodes):
+        told = f"got {count}, but {label} has {counted(items, 'item')}, and each fold needs one"
+        return splits, 1, [f"{path}.folds: {told}"]
     use = given.use or count
     if use > count:
         errors.append(f"{path}.use: got {use}, allowed is at most {count}, the number of {kind}")

@@ -9,15 +9,18 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    field_validator,
     model_serializer,
     model_validator,
 )
 
-from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, Text, no_value_twice, own_option
+from ssma.study.settings import NotNegativeInt, Number, PositiveInt, Strict, Text, no_groups, no_value_twice, own_option
 
 DEFAULT_PARTS = {"ogbn-arxiv": 128, "ogbn-products": 1024}
 """Parts of a graph where a study names none."""
 
+METRICS = {"multiclass": ("accuracy", "f1"), "regression": ("mae", "rmse"), "multilabel": ("ap", "auroc")}
+"""Task of one's own data -> its metrics, of which the first is the default."""
 
 Argument = Annotated[Any, BeforeValidator(own_option)]
 """Of a user's own class, whose types the study file does not know."""
@@ -78,6 +81,8 @@ class Dataset(Strict):
     splits: Splits | None = None
     """Instead of the study's splits, as a whole: what it leaves out has its default."""
 
+    _dots = field_validator("fixed", mode="before")(no_groups)
+
 
 class OwnDataset(Dataset):
     """Your own data: what is learned of them, and how it is measured."""
@@ -87,6 +92,18 @@ class OwnDataset(Dataset):
 
     target: Columns | None = None
     """Column of y, from 0, or a list of columns, to be learned; all by default."""
+
+    @model_validator(mode="after")
+    def _is_of_one_task(self) -> "OwnDataset":
+        """What the data tell of a task that the study does not name is known when they are prepared."""
+        metric, loss, task = (getattr(self, key, None) for key in ("metric", "loss", "task"))
+        if task and metric and metric not in METRICS[task]:
+            raise ValueError(f"got metric {metric} with task: {task}, whose metrics are {', '.join(METRICS[task])}")
+        known = {task} if task else {name for name, metrics in METRICS.items() if metric in metrics}
+        if loss and known and "regression" not in known:
+            of = f"task: {task}" if task else f"metric: {metric}"
+            raise ValueError(f"got loss {loss} with {of}; loss is for a regression, leave it out")
+        return self
 
     @model_serializer(mode="wrap")
     def _without_newer(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -114,6 +131,17 @@ class SyntheticDataset(Dataset):
     """Mean number of neighbours."""
     seed: NotNegativeInt = 0
     """Seed of the generator."""
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> "SyntheticDataset":
+        labels = self.task == "multilabel"
+        least = {"num_features": 4 if labels else 2, "degree": 2, "num_nodes": 2 * self.degree}
+        least |= {"num_graphs": 4} if labels and self.num_graphs else {}
+        few = {key: (getattr(self, key), number) for key, number in least.items() if getattr(self, key) < number}
+        if few:
+            told = (f"{key} is {value}, it must be at least {number}" for key, (value, number) in few.items())
+            raise ValueError("; ".join(told))
+        return self
 
 
 class TextDataset(Dataset):

@@ -1,17 +1,40 @@
 """Reading a plan, and finding things of it by name, with an error that helps."""
 
+import json
 import logging
+import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ssma.errors import StudyError
-from ssma.study.config import did_you_mean, load_study
+from ssma.study.config import load_study
 from ssma.study.ids import canonical
 from ssma.study.paths import Results
-from ssma.study.records import read_record
+from ssma.study.records import SEAL, read_record
+from ssma.study.wording import did_you_mean
 
 log = logging.getLogger("ssma")
+
+NO_ROOM = 2**20
+"""Bytes; a database of MLflow and prepared data take more."""
+
+
+def plan_path(path: Path) -> Path:
+    """Returns the path of a plan; of a study file, whatever it is called, where the workflow puts its plan.
+
+    Raises:
+        StudyError: If it is a study file that cannot be read as one.
+    """
+    is_study = path.suffix.lower() in (".yaml", ".yml")
+    if not is_study and os.path.isfile(path):  # which takes no name amiss, however long
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            is_study = isinstance(found, dict) and SEAL not in found and "kind" not in found
+        except (ValueError, RecursionError):  # YAML, or a plan that was cut short
+            is_study = path.suffix.lower() != ".json"
+    return started_plan(path) if is_study else path
 
 
 def started_plan(study_file: Path) -> Path:
@@ -80,7 +103,8 @@ def open_results(path: Path) -> tuple[dict[str, Any], Results]:
     if results.is_report:
         raise StudyError(
             f"{results.root}: is a report without the records of fits; give the study file, or the plan in the results "
-            "folder (`ssma report` makes its pages again)"
+            "folder (`ssma report` makes its pages again); where there are no results, `snakemake --cores all "
+            f"results/{plan['study']}/arms/ARM/evaluated --configfile STUDY.yaml` trains an arm of it anew"
         )
     return plan, results
 
@@ -114,7 +138,8 @@ def named_arm(plan: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 
 def unfinished(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
-    """Yields a line for each data set that is not prepared and each theory experiment without a result, with why."""
+    """Yields a line for each data set that is not prepared and each theory experiment without a result, with why, and
+    one for a full disk: jobs that could not write there could not write into their logs either."""
     for dataset in plan["datasets"].values():
         if not (results.data(dataset["id"]) / "card.json").exists():
             file = results.log("prepare", dataset["id"])
@@ -125,6 +150,8 @@ def unfinished(plan: Mapping[str, Any], results: Results) -> Iterator[str]:
         why = _why_not(path) if path.exists() else _left_by(results, ["theory"], experiment["id"]) or "it has not run"
         if why:
             yield f"theory experiment {name}: {why}"
+    if (free := shutil.disk_usage(results.root).free) < NO_ROOM:
+        yield f"the disk of {results.root} is full ({free} B left); make room and start the study again"
 
 
 def why_no_result(results: Results, arm_id: str) -> str | None:

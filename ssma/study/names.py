@@ -4,9 +4,10 @@ import re
 from collections import Counter
 from typing import Any
 
-from ssma.study.config import A_NAME, ABSENT, Study
+from ssma.study.config import ABSENT, Study
 from ssma.study.ids import canonical_json, slug
 from ssma.study.settings import GROUPS
+from ssma.study.wording import A_NAME
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 OWN_PARTS = re.compile(r"(all-)?arms|selection-bias|beside-the-paper|claims|data|provenance|theory(-.*)?|paper-.*")

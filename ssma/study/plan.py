@@ -2,22 +2,22 @@
 
 import itertools
 from collections.abc import Iterable
-from typing import Annotated, Any
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any
 
 from ssma import RESULT_VERSION
-from ssma.study.classes import NO_OPTIONS, class_fingerprint, options_of
+from ssma.study.classes import class_fingerprint, options_of
 from ssma.study.combinations import idle_axes, impossible, not_given
-from ssma.study.config import A_NAME, Ablation, Range, Study, Tune, did_you_mean, study_error, track_error
+from ssma.study.config import Ablation, Range, Study, Tune, study_error, track_error
 from ssma.study.data_plan import plan_dataset
 from ssma.study.ids import canonical, canonical_json, digest, slug
 from ssma.study.names import LABEL, name_errors, short, told
 from ssma.study.presets import preset
-from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS, Strict, own_option
+from ssma.study.settings import AGGREGATORS, GROUPS, LAYERS, ONLY_FOR_LAYERS, ONLY_FOR_PARTS
 from ssma.study.space import idle_on, idle_settings, table_of
 from ssma.study.theory import plan_theory
 from ssma.study.tuning import number_of_trials, one_database, storage_error, tuning, unused
+from ssma.study.values import typed_value
+from ssma.study.wording import A_NAME, did_you_mean
 
 WIDTH = ("model.budget", "model.hidden_channels")
 
@@ -62,13 +62,18 @@ class _Planner:
         ablations = {name: self._read_ablation(name, item) for name, item in study.ablations.items()}
         if self.errors:
             raise study_error(self.errors)
-        for ablation in ablations.values():
+        wrong: dict[str, list[str]] = {}
+        for name, ablation in ablations.items():
             for cell in ablation["cells"]:
                 dataset = datasets[cell["dataset"]]
                 label = dataset["label"]
                 base = [defaults, preset(study.protocol, dataset["spec"], cell["layer"]), stated]
                 search = (tunes[label], spaces[label])
                 cell["arm"] = self._arm(dataset, cell, base, own[label], cell.pop("settings"), search)
+            for error in dict.fromkeys(self.errors):
+                wrong.setdefault(error, []).append(name)
+            self.errors.clear()
+        self.errors += [_in_ablations(error, names, len(ablations)) for error, names in wrong.items()]
         self.errors += [error for name, ablation in ablations.items() for error in idle_axes(name, ablation)]
         self.errors += unused(study.tune, [arm["space"] for arm in self.arms.values()])
         if self.errors:
@@ -148,37 +153,10 @@ class _Planner:
     def _checked(self, path: str, key: str, value: Any) -> list[Any]:
         """Returns the value of a setting in its type, or nothing and notes the error."""
         try:
-            return [self._value(key, value)]
+            return [typed_value(key, value, self.aggregators, self.own)]
         except ValueError as error:
             self.errors.append(f"{path}: {error}")
             return []
-
-    def _value(self, key: str, value: Any) -> Any:
-        """Returns the value of one setting in its type; ValueError says what is wrong with key or value."""
-        if key == "aggregator":
-            if not isinstance(value, str) or value not in self.aggregators:
-                raise ValueError(f"unknown aggregator {value!r}; {did_you_mean(value, list(self.aggregators))}")
-            return value
-        group, _, field = key.partition(".")
-        model: type[Strict] | None = GROUPS.get(group) or AGGREGATORS.get(group)
-        if model is None and group in self.aggregators and field:
-            if (known := self.own.get(group)) is not None and field not in known:
-                raise ValueError(f"its class has no such option; {did_you_mean(field, list(known))}")
-            if field in NO_OPTIONS:
-                raise ValueError(f"is no option, as {', '.join(NO_OPTIONS)}; name another class in aggregators")
-            return own_option(value)
-        if model is None or field not in model.model_fields:
-            raise ValueError(f"unknown setting; {did_you_mean(key, self._keys())}")
-        info = model.model_fields[field]
-        adapter = TypeAdapter(Annotated[info.annotation, info], config={"allow_inf_nan": False})
-        try:
-            return canonical(adapter.validate_python(value))
-        except ValidationError as error:
-            raise ValueError(f"{error.errors()[0]['msg'].removeprefix('Value error, ')}, got {value!r}") from error
-
-    def _keys(self) -> list[str]:
-        models = {**GROUPS, **AGGREGATORS}
-        return ["aggregator", *(f"{group}.{field}" for group, model in models.items() for field in model.model_fields)]
 
     def _width(self, path: str, given: dict[str, Any], base: dict[str, Any]) -> dict[str, Any]:
         """Returns budget and width such that one of them is set: naming one clears the other."""
@@ -337,6 +315,11 @@ class _Planner:
         names = {"id": arm_id, "label": label, "dataset": dataset["label"]}
         self.arms.setdefault(arm_id, {**names, **arm, **effort, "fixed": fixed, "search_id": digest(search)})
         return arm_id
+
+
+def _in_ablations(error: str, names: list[str], of: int) -> str:
+    """Returns an error with the ablations whose arms have it, but where all have it: then it may be the study's."""
+    return error if len(names) == of else f"{error} (in the ablation{'s' * (len(names) > 1)} {', '.join(names)})"
 
 
 def _applies(key: str, layer: str, aggregator: str, parted: bool) -> bool:

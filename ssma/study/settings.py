@@ -237,3 +237,11 @@ def own_option(value: Any) -> Any:
 
 
 GROUPS: dict[str, type[Strict]] = {"model": ModelSettings, "training": TrainingSettings}
+
+
+def no_groups(table: Any) -> Any:
+    """Refuses settings in a table of their group: they are written with a dot."""
+    for key, value in table.items() if isinstance(table, dict) else ():
+        if isinstance(value, dict) and key in (*GROUPS, *AGGREGATORS):
+            raise ValueError(f"settings are written with a dot, such as {key}.{next(iter(value), 'name')}")
+    return table

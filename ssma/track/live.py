@@ -1,6 +1,7 @@
 """Logging while a study runs: what goes wrong with MLflow costs one warning and never a training."""
 
 import logging
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from ssma.track.store import DELETED, mlflow_errors, tracking_uri
 from ssma.track.tracker import Tracker
 
 log = logging.getLogger("ssma.track")
+
+AGAIN = 3600
+"""Seconds after which a store that was given up is tried again."""
 
 
 class LiveTracker:
@@ -49,11 +53,12 @@ class LiveTracker:
 def open_tracker(results: Results, plan: dict[str, Any]) -> LiveTracker:
     """Returns the tracker that a study asks for.
 
-    A store that cannot be used costs a study less than ten seconds and one warning: it is noted beside the results, and
-    the trackers of later jobs are off at once.
+    A store that cannot be used costs a study less than ten seconds and one warning an hour: it is noted beside the
+    results, and the trackers of later jobs are off at once. After an hour it may be back, as a server that was down
+    when the study was started; the note stays, since what came in between is to be filled in.
     """
     track = plan["config"]["track"]
-    if not track["enabled"] or unusable(results):
+    if not track["enabled"] or (unusable(results) and time.time() - _note(results).stat().st_mtime < AGAIN):
         return LiveTracker(results, None)
     try:
         uri = tracking_uri(results, track["uri"])
@@ -64,7 +69,7 @@ def open_tracker(results: Results, plan: dict[str, Any]) -> LiveTracker:
 
 
 def unusable(results: Results) -> str | None:
-    """Returns why the store was given up in this study, or None."""
+    """Returns why the store was given up in this study, and lacks what was trained then, or None."""
     note = _note(results)
     return note.read_text(encoding="utf-8", errors="replace") if note.exists() else None
 

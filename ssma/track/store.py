@@ -66,8 +66,14 @@ def artifact_folder(results: Results) -> Path:
     return results.store.absolute() / "artifacts"
 
 
-def make_client(uri: str) -> "MlflowClient":
-    """Imports MLflow, quiet, without telemetry and with short timeouts, and returns a client of ``uri``."""
+def make_client(uri: str, artifacts: Path | None = None) -> "MlflowClient":
+    """Imports MLflow, quiet, without telemetry and with short timeouts, and returns a client of ``uri``.
+
+    Args:
+        uri: The address of the store.
+        artifacts: Where those of a SQLite store lie that is yet to be made. MLflow's client would put the working
+            directory into the text of a query, which quotes in it break; a URI has none.
+    """
     _set_environment(uri)
     from mlflow import MlflowClient
 
@@ -77,6 +83,10 @@ def make_client(uri: str) -> "MlflowClient":
 
         if not event.contains(Engine, "connect", _commit_at_once):
             event.listen(Engine, "connect", _commit_at_once)
+        if artifacts:
+            from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+            SqlAlchemyStore(uri, artifacts.as_uri())
     return MlflowClient(tracking_uri=uri)
 
 
@@ -121,7 +131,8 @@ def create_store(uri: str, artifacts: Path, study: str) -> str:
                 # Twice the writes per second, and readers never wait. Also the first look at a broken file:
                 # MLflow would try for 100 seconds to open it.
                 database.execute("PRAGMA journal_mode=WAL")
-            experiment = _experiment(make_client(uri), artifacts, study)
+            client = make_client(uri, artifacts if unfinished.exists() else None)
+            experiment = _experiment(client, artifacts, study)
             _relocate(file, experiment, artifacts)
             unfinished.unlink(missing_ok=True)
         return experiment

@@ -16,13 +16,14 @@ from ssma.cli import main
 from ssma.errors import StudyError
 from ssma.report.labels import point_text, setting
 from ssma.study.classes import class_fingerprint
-from ssma.study.config import Study, did_you_mean, load_study, parse_study
+from ssma.study.config import Study, load_study, parse_study
 from ssma.study.cost import Cost, _reference, _size, describe, plan_cost
 from ssma.study.ids import canonical_json, code_fingerprint, digest, seed_from
 from ssma.study.lookup import named_arm
 from ssma.study.paths import Results
 from ssma.study.plan import make_plan
 from ssma.study.records import read_record, write_record
+from ssma.study.wording import did_you_mean
 
 ROOT = Path(__file__).parents[2]
 BASE = {
@@ -146,6 +147,59 @@ def test_budget_and_width_exclude_each_other():
     assert "give a budget or hidden_channels" in errors_of(model={"budget": None})
     odd = {"w": {"axes": {"model.hidden_channels": [10]}, "fixed": {"aggregator": "sum", "model.heads": 4}}}
     assert "gat needs a multiple of its 4 heads, got 10" in errors_of(ablations=odd, tune={})
+
+
+def test_a_combination_that_cannot_be_names_its_ablations():
+    """Of a study with many of them it is else to be looked for."""
+    wide = {"axes": {"aggregator": ["sum"]}, "fixed": {"model.hidden_channels": 10, "model.heads": 4}}
+    told = "gat needs a multiple of its 4 heads, got 10"
+    both = {"one": wide, "fine": {"axes": {"aggregator": ["mean"]}}, "other": wide | {"layers": ["gat"]}}
+    assert errors_of(ablations=both, tune={}) == (
+        f"1 error in the study file:\n  - model.hidden_channels: {told} (in the ablations one, other)"
+    )
+    mixed = {"axes": {"ssma.kappa": [2, 3]}, "fixed": {"ssma.mixing": "sum", "ssma.normalisation": "log"}}
+    assert errors_of(ablations=BASE["ablations"] | {"mixed": mixed}, tune={}).endswith(
+        "with mixing 'sum'; leave it at 'geometric' (in the ablation mixed)"
+    )
+    everywhere = errors_of(ablations={"one": wide, "other": wide}, tune={})
+    assert everywhere.endswith(told)
+
+
+def test_all_that_is_wrong_in_itself_is_told_at_once():
+    """An unknown option was told only where all keys and types of the file were right."""
+    told = errors_of(layers="gcn", aggregators={"ssma": {"kapa": 3}}, title="\x1b[1m")
+    assert told.startswith("3 errors in the study file:\n  - layers: expected a list, got 'gcn'\n")
+    assert "\n  - aggregators.ssma.kapa: unknown setting; did you mean 'kappa'?" in told
+    assert "\n  - title: holds '\\x1b'" in told
+
+
+def test_settings_are_told_together_with_keys_and_types(tmp_path, monkeypatch):
+    """They took a round of their own."""
+    (tmp_path / "own.py").write_text("class Mine:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    changes = {
+        "aggregators": {"mine": {"class": "own.Mine"}},
+        "datasets": {"d": {"source": "tu", "fixed": {"readout": "sum"}}, "e": None},
+        "ablations": {
+            "a": {"axes": {"aggregator": ["sum", "mine", "smma"], "mine.p": ["x"]}, "fixed": {"model.dropout": "5%"}},
+            "b": {"axes": {"ssma.kapa": [2, 3], "ssma.kappa": 2}, "fixed": {"model": {"heads": 2}}},
+        },
+        "tune": {"space": {"training.lr": [0, 0.1], "ssma.kappa": {"low": 2}, "mine.q": [1, 2]}},
+    }
+    first, *lines = errors_of(**changes).splitlines()
+    assert first == "9 errors in the study file:"
+    told = [line.removeprefix("  - ").partition("; ")[0] for line in lines]
+    assert told == [
+        "datasets.e: is empty",
+        "ablations.b.axes.ssma.kappa: expected a list, got 2",
+        "ablations.b.fixed: settings are written with a dot, such as model.heads",
+        "tune.space.ssma.kappa.high: this key is required",
+        "datasets.d.fixed.readout: unknown setting",
+        "ablations.a.fixed.model.dropout: Input should be a valid number, unable to parse string as a number, got '5%'",
+        "ablations.a.axes.aggregator: unknown aggregator 'smma'",
+        "ablations.b.axes.ssma.kapa: unknown setting",
+        "tune.space.training.lr: Input should be greater than 0, got 0",
+    ]
 
 
 def test_one_canonical_text_per_value():
@@ -306,7 +360,7 @@ def test_wrong_inputs_are_named(changes, message):
 
 NODES = {"n": {"source": "synthetic", "task": "node_classification"}}
 PART = {"n": {"source": "ogbn", "name": "ogbn-arxiv", "parts": 1}}
-TYPED = {"t": {"source": "synthetic", "task": "typed_classification", "num_graphs": 9}}
+TYPED = {"t": {"source": "synthetic", "task": "typed_classification", "num_graphs": 30}}
 IDLE_AXES = [
     (NODES, ["gcn"], {"training.batch_size": [1, 2]}),
     (NODES, ["gcn"], {"model.readout": ["sum", "mean"]}),
@@ -346,19 +400,39 @@ def test_an_axis_that_acts_somewhere_is_taken(datasets, layers, axis, arms):
 TABLES = ("model", "training", "splits", "tune", "evaluate", "report", "data", "track", "theory", "aggregators")
 
 
-@pytest.mark.parametrize("key", [*TABLES, "datasets", "layers", "ablations", "study", "seed", "device", "title"])
+REQUIRED = ("datasets", "layers", "ablations", "study")
+
+
+@pytest.mark.parametrize("key", [*TABLES, *REQUIRED, "seed", "device", "title"])
 def test_an_empty_section_is_named_without_pythons_words(key):
-    told = f"1 error in the study file:\n  - {key}: is empty; fill it in, or leave it out to have its default"
-    assert errors_of(**{key: None}) == told
+    told = f"1 error in the study file:\n  - {key}: is empty; fill it in"
+    assert errors_of(**{key: None}) == told + ("" if key in REQUIRED else ", or leave it out to have its default")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ablations": {"a": None}}, "ablations.a: is empty"),
-        ({"ablations": {"a": {"axes": {"aggregator": None}}}}, "ablations.a.axes.aggregator: is empty"),
-        ({"datasets": {"a": None}}, "datasets.a: is empty"),
-        ({"tune": {"space": {"training.lr": None}}}, "tune.space.training.lr: is empty"),
+        ({"ablations": {"a": None}}, "ablations.a: is empty; fill it in, or leave it out"),
+        ({"ablations": {"a": {"axes": None}}}, "ablations.a.axes: is empty; fill it in"),
+        ({"ablations": {"a": {"axes": {"aggregator": None}}}}, "ablations.a.axes.aggregator: is empty; fill it in, or leave it out"),
+        ({"datasets": {"a": None}}, "datasets.a: is empty; fill it in, or leave it out"),
+        ({"datasets": {"a": {"source": "lrgb", "name": None}}}, "datasets.a.name: is empty; fill it in"),
+        ({"tune": {"space": {"training.lr": None}}}, "tune.space.training.lr: is empty; fill it in, or leave it out"),
+        ({"layers": ["gcn", None]}, "layers.1: is empty; fill it in, or leave it out"),
+        ({"lr": 0.1}, "lr: unknown key; 'lr' belongs into 'training'; allowed: study, title, "),
+        ({"model.num_layers": 3}, "model.num_layers: unknown key; 'num_layers' belongs into 'model'; allowed: study, "),
+        ({"model": {"lr": 0.1}}, "model.lr: unknown key; 'lr' belongs into 'training'; allowed: num_layers, "),
+        ({"model": {"layers": 3}}, "model.layers: unknown key; did you mean 'num_layers'? allowed: num_layers, "),
+        ({"datasets": {"a": {"source": "tu", "folds": 5}}}, "datasets.a.folds: unknown key; 'folds' belongs into 'splits'; allowed: fixed, "),
+        ({"ablations": {"a": {"axes": {"aggregator": ["sum"]}, "tune": {}}}}, "ablations.a.tune: unknown key; 'tune' stands at the top of a study, for all that is in it; allowed: title, "),
+        ({"datasets": {"ogbn-arxiv": {"source": "ogbn"}}}, "datasets.ogbn-arxiv.name: this key is required; allowed: ogbn-arxiv, ogbn-products"),
+        ({"datasets": {"a": {"sources": "tu", "name": "X"}}}, "datasets.a.source: this key is required; allowed: synthetic, tu, zinc, lrgb, ogbg, ogbn, folder, file, pyg; got sources, name"),
+        ({"datasets": {"a": {"source": "tu", "fixed": {"model": {"readout": "sum"}}}}}, "datasets.a.fixed: settings are written with a dot, such as model.readout"),
+        ({"model": {"residual": "maybe"}}, "model.residual: expected true or false, got 'maybe'"),
+        ({"ablations": {"a": {"axes": {"ssma.learn_affine": [True, "both"]}}}}, "ablations.a.axes.ssma.learn_affine: expected true or false, got 'both'"),
+        ({"protocol": "none"}, "protocol: Input should be 'paper' or 'fair', got 'none'; leave it out to have its default"),
+        ({"splits": {"use": "all"}}, "splits.use: Input should be a valid integer, unable to parse string as an integer, got 'all'; leave it out to have its default"),
+        ({"training": {"max_minutes": False}}, "training.max_minutes: Input should not be true or false, got False; leave it out to have its default"),
         ({"theory": {"growth": None}}, "theory.growth: is empty; write {} to run it with its defaults, or leave it out"),
         ({"layers": []}, "layers: expected at least 1 entry, got []"),
         ({"datasets": {"a": {"source": "ogb"}}}, "datasets.a.source: unknown source 'ogb'; did you mean 'ogbn'? allowed: synthetic, tu,"),
@@ -375,6 +449,7 @@ def test_an_empty_section_is_named_without_pythons_words(key):
 def test_what_a_section_must_be_is_told_in_words_of_a_study_file(changes, message):
     found = errors_of(**changes).splitlines()
     assert len(found) == 2 and found[1].startswith(f"  - {message}")
+    assert found[1].count("leave it out") < 2 and found[1].count("did you mean") + found[1].count("belongs into") < 2
 
 
 def test_a_reader_that_has_enough_ends_no_command_with_an_error():

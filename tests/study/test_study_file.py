@@ -43,6 +43,19 @@ def test_what_yaml_would_change_is_refused_with_its_line(tmp_path, text, said):
     assert "line 2" in str(caught.value)
 
 
+def test_all_that_yaml_would_change_is_told_at_once(tmp_path):
+    with pytest.raises(StudyError) as caught:
+        read(tmp_path, "study: s\nseed: 010\ntitle: 2024-01-31\nlayers: [gcn, !!int x]\non: 1\nseed: 2\n")
+    told = str(caught.value)
+    places = ("line 2, column 7", "line 3, column 8", "line 4, column 15", "line 5, column 1", "line 1, column 1")
+    assert [told.count(place) for place in places] == [1] * 5
+    for said in ("'010' is read as 8", "is read as a date", "'x' is no int", "the key 'on'", "'seed' stands twice"):
+        assert told.count(said) == 1
+    with pytest.raises(StudyError, match="the key 'in brackets' is read as") as caught:
+        read(tmp_path, "[a]: 3\n")
+    assert str(caught.value).count("line 1") == 1
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -417,6 +417,19 @@ def test_artifacts_lie_beside_the_store_whatever_the_folder_is_called(tmp_path):
     assert [folder.name for folder in tmp_path.iterdir()] == ["a b#c%20d;é"]
 
 
+@pytest.mark.parametrize("name", ["the \"best\" of 'all'", ":runs"])
+def test_a_store_is_made_in_a_working_directory_whatever_it_is_called(tmp_path, monkeypatch, name):
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    results, plan = Results(Path("results/made")), make_plan(["one"])
+    assert open_tracker(results, plan).tracker
+    write_arm(results, plan["arms"][0])
+    fill(results, plan)
+    (run,) = run_of(results, f"fit:{plan['arms'][0]['id']}:0:0")
+    assert [file.name for file in artifacts_of(run).iterdir()] == ["record.json"]
+    assert [folder.name for folder in Path().iterdir()] == ["results"]
+
+
 def test_a_folder_that_sqlite_cannot_address_costs_one_warning(tmp_path, warnings_of):
     results, plan = Results(tmp_path / "what?"), make_plan(["one"])
     assert open_tracker(results, plan).tracker is None
@@ -507,6 +520,22 @@ def test_closed_port_costs_one_warning(tmp_path, warnings_of, uri):
     assert "secret" not in line
     with pytest.raises(StudyError, match="cannot be used"):
         fill(Results(tmp_path), plan)
+
+
+def test_a_store_that_is_back_is_logged_to_after_an_hour(tmp_path, warnings_of):
+    """A study that runs for days was off MLflow to its end where the server was down for its first minute."""
+    results, plan = Results(tmp_path / "results/made"), make_plan()
+    results.store.mkdir(parents=True)
+    (results.store / "mlflow.db").mkdir()
+    assert open_tracker(results, plan).tracker is None
+    (results.store / "mlflow.db").rmdir()
+    note, (line,) = results.store / "unusable", warnings_of()
+    assert open_tracker(results, plan).tracker is None
+    hour_ago = note.stat().st_mtime - 3601
+    os.utime(note, (hour_ago, hour_ago))
+    assert open_tracker(results, plan).tracker
+    assert note.read_text() in line  # what was trained before is not in the store
+    assert len(warnings_of()) == 1
 
 
 @contextlib.contextmanager

@@ -420,6 +420,17 @@ def test_values_from_the_command_line_are_checked(tmp_path):
     assert "seed: Input should be a valid integer" in output
 
 
+def test_a_checkout_in_whose_name_snakemake_would_fill_in_values_is_refused(tmp_path):
+    checkout = tmp_path / "a{b}"
+    for name in ("workflow", "ssma"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "Snakefile", checkout)
+    status, output = snakemake(tmp_path, "-n", "--snakefile", str(checkout / "Snakefile"))
+    assert status != 0
+    assert f"{checkout}: Snakemake takes what stands in braces for the name of a value; rename this folder" in output
+    assert "NameError" not in output
+
+
 @pytest.mark.parametrize("target", ["arms/gone-0/evaluated", "data/gone-0/card.json", "theory/gone-0.csv"])
 def test_a_target_that_the_plan_does_not_have_is_named_in_one_error(finished, target):
     status, output = snakemake(finished, "-n", f"results/tiny/{target}")

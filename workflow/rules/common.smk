@@ -27,6 +27,10 @@ from ssma.study.plan import make_plan
 from ssma.study.reading import from_command_line, read_study
 
 try:
+    if set("{}") & set(str(PACKAGE)):
+        raise StudyError(
+            f"{PACKAGE}: Snakemake takes what stands in braces for the name of a value; rename this folder"
+        )
     for path in workflow.configfiles:
         read_study(Path(path))
     update_config(config, from_command_line(workflow.config_settings.config))
