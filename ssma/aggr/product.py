@@ -14,7 +14,7 @@ from ssma.aggr.steps import Buffers, Steps
 
 LANES = 16  # matrix products are twice as fast if the width of the thin matrix is a multiple of this
 CHUNK_BYTES = {"cpu": 2**19, "cuda": 2**26}  # of a factor: what caches hold, for each thread; what keeps a GPU busy
-CHUNK_ROWS = 160  # at least: of fewer, reading the weights takes longer than what caches save
+CHUNK_ROWS = 160  # fit into a chunk at least: of fewer, reading the weights takes longer than what caches save
 CHUNK_SLOTS = 40  # empty ones that take as long to multiply as one more chunk
 WORTH = 0.9  # of the slots: if more are filled, to sort rows takes longer than to multiply empty ones
 
@@ -42,11 +42,11 @@ def compressed_product(
     .. math::
         G_P = g |P|^{\alpha} \left( G_Q + \alpha P \, \mathrm{Re}(\bar{P} G_Q) / |P|^2 \right), \quad \alpha = 1/n - 1
 
-    Rows are processed in chunks that fit the cache (of ``CHUNK_ROWS`` at least), on a CPU those with as many filled
-    slots together if many are empty, so that these are not multiplied; compiled kernels take all slots. Rows of one
-    factor, which its normalisation leaves as it is, get their linear map without an image. Backward multiplies again
-    instead of storing, so memory does not grow with the size of the spectra. One opaque operator for `torch.compile`;
-    no second derivatives but under transforms of `torch.func`, which hold all of it.
+    Rows are processed in chunks that fit the cache (or of ``CHUNK_ROWS``, where fewer would), on a CPU those with as
+    many filled slots together if many are empty, so that these are not multiplied; compiled kernels take all slots.
+    Rows of one factor, which its normalisation leaves as it is, get their linear map without an image. Backward
+    multiplies again instead of storing, so memory does not grow with the size of the spectra. One opaque operator for
+    `torch.compile`; no second derivatives but under transforms of `torch.func`, which hold all of it.
 
     Args:
         slots: ``[kappa, rows, channels]`` real.

@@ -298,9 +298,11 @@ def _span(found: list[Difference], family: int) -> str:
 def _pairwise(reader: _Reader) -> list[str]:
     """Returns a sentence for each value of each axis without a scale, against the first one, all else being the same.
 
-    The p values are adjusted over all pairs of an axis.
+    The p values are adjusted over all pairs of an axis. How they are tested, and of which data sets pairs are seeds
+    alone, is said where the comparisons with a baseline have not said it.
     """
-    sentences = []
+    sentences: list[str] = []
+    tested: set[str] = set()
     for key, values in reader.axes.items():
         if is_numeric(values) or key == "aggregator":
             continue
@@ -316,6 +318,7 @@ def _pairwise(reader: _Reader) -> list[str]:
                     references[arm] = reference
                     groups.setdefault(value_text(point[key]), {}).setdefault(layer, []).append(arm)
         found, name = reader.family(references), setting(key)
+        tested |= _tested(found)
         name = name if "." in name else name[0].upper() + name[1:]  # an option of one's own class stays as it is
         for value, by_layer in groups.items():
             told = [(layer, _tally([found[arm] for arm in arms])) for layer, arms in by_layer.items()]
@@ -324,7 +327,17 @@ def _pairwise(reader: _Reader) -> list[str]:
                 f"{name}, {value} against {value_text(values[0])}, pairs that differ in nothing "
                 f"else (Holm over {tests_of(found.values())}): {', '.join(parts)}."
             )
+    before, alone = _tested(reader.compared[0]), seeds_alone(reader.plan, tested)
+    if tested and not before:
+        sentences.insert(0, TESTED)
+    if alone and alone != seeds_alone(reader.plan, before):
+        sentences.append(alone)
     return sentences
+
+
+def _tested(found: dict[str, Difference]) -> set[str]:
+    """Returns the arms whose difference could be tested."""
+    return {arm for arm, one in found.items() if one.p is not None}
 
 
 def _tally(found: list[Difference]) -> str:

@@ -209,6 +209,32 @@ def test_a_baseline_beside_arms_that_all_failed_is_not_said_to_lack(fabric):
     assert said.details[0].endswith("; against sum: ssma not testable: no fits to pair.")
 
 
+def test_pairs_without_a_baseline_say_how_they_are_tested_and_that_they_are_seeds_of_one_split(fabric):
+    cells = {}
+    for readout, residual in ((readout, residual) for readout in ("sum", "mean") for residual in (True, False)):
+        one = fabric.arm(f"ZINC-gcn-ssma-{readout}-{residual}", splits=1, repeats=3)
+        mean = 0.4 + 0.1 * (readout == "mean") + 0.01 * residual
+        fabric.evaluated(
+            one, {(0, seed): mean + seed / 1000 * (1 + residual + (readout == "mean")) for seed in range(3)}
+        )
+        cells[one] = [readout, residual]
+    fabric.ablation("main", {"model.readout": ["sum", "mean"], "model.residual": [True, False]}, cells)
+    fabric.plan()
+    said = found(fabric.results, "main")
+    assert said.summary == "No sum arm with the same network and training is in the study."
+    first, readout, residual, alone, _ = said.overall
+    assert first.startswith("Differences are paired by split and seed and tested by the corrected resampled t-test")
+    # 0.1 and 0.001 more with each seed: t is 101 / (1 / sqrt(3)); 0.01 less and 0.001 less: t is 11 / (1 / sqrt(3))
+    assert readout.startswith("Readout, mean against sum") and readout.endswith("; after Holm 0 better, 2 worse.")
+    assert residual.startswith("Residual, no against yes") and residual.endswith("; after Holm 2 better, 0 worse.")
+    assert alone == "Of ZINC the pairs are seeds of one split: a result holds for other seeds, not for other data."
+    fabric.evaluated(fabric.arm("ZINC-gcn-sum", splits=1, repeats=3), {(0, 0): 0.5, (0, 1): 0.6, (0, 2): 0.8})
+    fabric.plan()
+    said = found(fabric.results, "main")
+    assert alone in said.summary and alone not in said.overall
+    assert "".join(said.overall).count("tested by the corrected resampled t-test") == 1
+
+
 def test_a_baseline_beside_arms_that_were_not_run_is_not_said_to_lack(fabric):
     arm(fabric, "MUTAG-gcn-sum", SUM)
     arm(fabric, "MUTAG-gcn-ssma", None)
