@@ -24,12 +24,16 @@ class FeatureEncoder(nn.Module):
     Args:
         kind: ``{"kind": "continuous", "width": ...}`` or ``{"kind": "categorical", "cardinalities": [...]}``.
         width: Output width.
+        small: Embeddings start as those of OGB's encoders of atoms and bonds do (Xavier), not standard normal.
     """
 
-    def __init__(self, kind: dict[str, Any], width: int) -> None:
+    def __init__(self, kind: dict[str, Any], width: int, small: bool = False) -> None:
         super().__init__()
         self.linear = nn.Linear(kind["width"], width) if kind["kind"] == "continuous" else None
         self.embeddings = nn.ModuleList(nn.Embedding(size, width) for size in kind.get("cardinalities", ()))
+        if small:
+            for embed in self.embeddings:
+                nn.init.xavier_uniform_(embed.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.linear is not None:
@@ -96,9 +100,10 @@ class Network(nn.Module):
             return make_aggregation(aggregator, channels, heads, path, degrees, **options)
 
         parts = Parts(width, width if has_edges else None, model, aggregator, aggregation, degrees)
-        self.encoder = FeatureEncoder(card["x"], width - steps)
+        molecules = card.get("source") in ("lrgb", "ogbg")
+        self.encoder = FeatureEncoder(card["x"], width - steps, molecules)
         self.walk_norm = nn.BatchNorm1d(steps) if steps else None
-        self.edge_encoder = FeatureEncoder(card["edge_attr"], width) if has_edges else None
+        self.edge_encoder = FeatureEncoder(card["edge_attr"], width, molecules) if has_edges else None
         self.blocks = nn.ModuleList(kind.block(kind.make(parts), width, model) for _ in range(model["num_layers"]))
         self.readout = READOUTS[model["readout"]] if card["level"] == "graph" else None
         half, quarter = max(1, width // 2), max(1, width // 4)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from made_networks import CARD, EDGE_CARD, graph, network
+from ogb.graphproppred.mol_encoder import AtomEncoder
 from torch_geometric.nn import GATv2Conv, GPSConv, PNAConv, ResGatedGraphConv
 
 from ssma.aggr import LSTMAggregation, SSMAAggregation, use_aggregation
@@ -76,12 +77,19 @@ def test_an_lstm_reads_each_head_by_itself():
     assert any(row.startswith("| lstm | one for all heads of gat and gatv2") for row in ROWS)
 
 
-def test_embeddings_of_codes_start_standard_normal():
-    card = CARD | {"x": {"kind": "categorical", "cardinalities": [119, 12]}}
-    encoder = network("gcn", "sum", card, 200).encoder
-    for embedding in encoder.embeddings:
-        assert float(embedding.weight.detach().std()) == pytest.approx(1, abs=0.05)
-    assert told("encoders", "start as OGB's do (Xavier)", "small starts of the embeddings of atoms and bonds")
+@pytest.mark.parametrize(("source", "as_ogb"), [("ogbg", True), ("lrgb", True), ("zinc", False), ("file", False)])
+def test_embeddings_of_molecules_start_as_those_of_ogb(source, as_ogb):
+    codes = {"kind": "categorical", "cardinalities": [119, 12]}
+    net = network("gat", "sum", CARD | {"x": codes, "edge_attr": codes, "source": source}, 200)
+    theirs = AtomEncoder(200).atom_embedding_list[0].weight.detach()
+    assert theirs.shape == (119, 200)
+    for encoder in (net.encoder, net.edge_encoder):
+        for size, embedding in zip((119, 12), encoder.embeddings, strict=True):
+            found, bound = embedding.weight.detach(), (6 / (size + 200)) ** 0.5
+            assert float(found.std()) == pytest.approx(bound / 3**0.5 if as_ogb else 1, rel=0.05)
+            assert (float(found.abs().max()) <= bound) == as_ogb
+        first = encoder.embeddings[0].weight.detach().std()
+        assert float(first) == pytest.approx(float(theirs.std()) if as_ogb else 1, rel=0.05)
 
 
 def test_what_the_data_keep_otherwise_is_told():
