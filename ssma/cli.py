@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(run=run)
         for what in names:
-            sub.add_argument(what, type={"plan": _plan_path, "study": Path}.get(what, str), help=ARGUMENTS[what])
+            sub.add_argument(what, type={"plan": plan_path, "study": Path}.get(what, str), help=ARGUMENTS[what])
         return sub
 
     planner = command("plan", _plan, "Check a study file and say what it will cost.", "study")
@@ -119,7 +119,7 @@ def _add_data(commands: Any) -> None:
     stats = looks.add_parser("stats", help=text, description=text)
     stats.set_defaults(run=_data_stats)
     which = stats.add_mutually_exclusive_group(required=True)
-    which.add_argument("plan", nargs="?", type=_plan_path, help="a study's plan.json or study file: what it prepared")
+    which.add_argument("plan", nargs="?", type=plan_path, help="a study's plan.json or study file: what it prepared")
     which.add_argument("--mirror", type=Path, metavar="FOLDER", help="all that is in a folder of raw data sets")
 
 
@@ -165,10 +165,6 @@ def _share(text: str) -> float:
     if not 0 < share <= 1:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a number above 0, at most 1")
     return share
-
-
-def _plan_path(text: str) -> Path:
-    return plan_path(Path(text))
 
 
 def _plan(options: argparse.Namespace) -> int:

@@ -21,12 +21,13 @@ NO_ROOM = 2**20
 """Bytes; a database of MLflow and prepared data take more."""
 
 
-def plan_path(path: Path) -> Path:
+def plan_path(text: str) -> Path:
     """Returns the path of a plan; of a study file, whatever it is called, where the workflow puts its plan.
 
     Raises:
         StudyError: If it is a study file that cannot be read as one.
     """
+    path = Path(text)
     is_study = path.suffix.lower() in (".yaml", ".yml")
     if not is_study and os.path.isfile(path):  # which takes no name amiss, however long
         try:
