@@ -14,7 +14,7 @@ from torch_geometric.utils import is_sparse
 
 from ssma.aggr import SumAggregation
 from ssma.aggr.grouped import prepared
-from ssma.aggr.opaque import recorded
+from ssma.aggr.opaque import recorded, transformed
 
 
 class LeanGCNConv(GCNConv):
@@ -86,8 +86,9 @@ def _only_sums(layer: MessagePassing, x: Any, edge_index: Any) -> bool:
     watched = (
         layer.explain
         or "forward" in vars(aggr)
+        or {"message", "aggregate", "update"} & vars(layer).keys()
         or any(getattr(layer, f"_{name}_hooks") for name in HOOKS)
-        or len(layer._propagate_forward_pre_hooks) > 1  # one is of `use_aggregation`
+        or len(layer._propagate_forward_pre_hooks) > hasattr(layer, "shown_names")  # one is of `use_aggregation`
         or any((aggr._forward_pre_hooks, aggr._forward_hooks, aggr._backward_pre_hooks, aggr._backward_hooks))
     )
     usual = isinstance(x, Tensor) and x.dim() == 2 and not is_sparse(edge_index) and layer.flow == "source_to_target"
@@ -122,6 +123,14 @@ class _Sums:
             x, self.rows, self.start, mode=0, per_sample_weights=weight, include_last_offset=True
         )[0]
 
+    def in_steps(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Returns the same in steps that transforms of `torch.func` see through."""
+        sizes = self.start.diff()
+        keys = torch.arange(sizes.numel(), device=sizes.device).repeat_interleave(sizes)
+        added = x.index_select(0, self.rows)
+        added = added if weight is None else added * weight.index_select(0, self.order).unsqueeze(1)
+        return x.new_zeros(sizes.numel(), x.size(1)).index_add(0, keys, added)
+
 
 class _NeighbourSum(torch.autograd.Function):
     @staticmethod
@@ -133,6 +142,8 @@ class _NeighbourSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         (weight,) = ctx.saved_tensors
+        if transformed():
+            return ctx.back.in_steps(grad, weight), None, None, None
         return _NeighbourSum.apply(grad, weight, ctx.back, ctx.forth), None, None, None
 
 

@@ -155,6 +155,35 @@ def test_an_explainer_sees_the_messages_of_a_sum(layer):
     assert seen == [(16, 8)]
 
 
+@pytest.mark.parametrize("part", ["message", "aggregate", "update"])
+@pytest.mark.parametrize("layer", ["gcn", "gin"])
+def test_a_step_put_in_the_place_of_a_layers_own_is_taken(layer, part):
+    conv, batch, calls = network(layer).blocks[0].conv, graph(), []
+    own, expected = getattr(conv, part), conv(torch.ones(10, 8), batch.edge_index)
+    setattr(conv, part, lambda *given, **named: calls.append(part) or own(*given, **named))
+    torch.testing.assert_close(conv(torch.ones(10, 8), batch.edge_index), expected)
+    assert calls == [part]
+
+
+def test_a_hook_of_a_layer_that_brings_its_sum_is_called():
+    calls = []
+    conv = lean(GCNConv(8, 4, aggr=SumAggregation()))
+    conv.register_propagate_forward_pre_hook(lambda *_: calls.append(1))
+    conv(torch.ones(10, 8), graph().edge_index)
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("layer", ["gcn", "gin"])
+def test_several_gradients_are_taken_at_once(layer):
+    conv, batch, x = network(layer).blocks[0].conv, graph(), torch.randn(10, 8, requires_grad=True)
+    out = conv(x, batch.edge_index)
+    upper = torch.randn(3, *out.shape)
+    expected = torch.stack([torch.autograd.grad(out, x, each, retain_graph=True)[0] for each in upper])
+    at_once = torch.func.vmap(lambda each: torch.autograd.grad(out, x, each, retain_graph=True)[0])(upper)
+    torch.testing.assert_close(at_once, expected)
+    torch.testing.assert_close(torch.autograd.grad(out, x, upper, is_grads_batched=True)[0], expected)
+
+
 def plain_and_quick(make):
     """A layer of PyG that sums, and the lean one with the same weights."""
     plain = make()
