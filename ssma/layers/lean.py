@@ -86,7 +86,7 @@ def _only_sums(layer: MessagePassing, x: Any, edge_index: Any) -> bool:
     watched = (
         layer.explain
         or "forward" in vars(aggr)
-        or {"message", "aggregate", "update"} & vars(layer).keys()
+        or {"propagate", "message", "aggregate", "update"} & vars(layer).keys()
         or any(getattr(layer, f"_{name}_hooks") for name in HOOKS)
         or len(layer._propagate_forward_pre_hooks) > hasattr(layer, "shown_names")  # one is of `use_aggregation`
         or any((aggr._forward_pre_hooks, aggr._forward_hooks, aggr._backward_pre_hooks, aggr._backward_hooks))

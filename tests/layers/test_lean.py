@@ -155,7 +155,7 @@ def test_an_explainer_sees_the_messages_of_a_sum(layer):
     assert seen == [(16, 8)]
 
 
-@pytest.mark.parametrize("part", ["message", "aggregate", "update"])
+@pytest.mark.parametrize("part", ["propagate", "message", "aggregate", "update"])
 @pytest.mark.parametrize("layer", ["gcn", "gin"])
 def test_a_step_put_in_the_place_of_a_layers_own_is_taken(layer, part):
     conv, batch, calls = network(layer).blocks[0].conv, graph(), []
