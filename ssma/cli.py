@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import io
 import json
 import logging
 import math
@@ -46,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if stop == signal.SIGTERM or signal.getsignal(stop) != signal.SIG_IGN:  # as nohup wants it
             signal.signal(stop, lambda *_: sys.exit(STOPPED))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # a background job may have closed it
-    sys.stdout.reconfigure(errors="replace")  # a character that a terminal lacks stops no command
+    if isinstance(sys.stdout, io.TextIOWrapper):  # that of a notebook is none, and takes all characters
+        sys.stdout.reconfigure(errors="replace")  # a character that a terminal lacks stops no command
     os.environ["MPLBACKEND"] = "agg"  # a notebook that calls this names its own, which may not be installed here
     try:
         if any(text == "" or re.fullmatch("--[a-z-]+=", text) for text in arguments or sys.argv[1:]):
