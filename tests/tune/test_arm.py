@@ -1,5 +1,6 @@
 """Selection with a faked trainer: the records are arithmetic, so what is chosen can be worked out by hand."""
 
+import math
 import os
 import signal
 import subprocess
@@ -108,6 +109,14 @@ def test_equal_scores_choose_the_earliest():
         choose({}, [0], "maximize")
     with pytest.raises(ValueError, match="direction: got 'maximise', allowed are maximize, minimize"):
         choose({1: {0: 0.5}}, [0], "maximise")
+
+
+@pytest.mark.parametrize("per_split", [False, True])
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_no_finite_number_chooses_nothing(score, per_split):
+    scores = {0: {0: score, 1: 0.7}, 1: {0: 0.1, 1: 0.1}}
+    with pytest.raises(ValueError, match=f"trial 0 has the score {score} on split 0; leave out such a trial"):
+        choose(scores, [0, 1], "maximize", per_split)
 
 
 def test_evaluation_uses_fresh_seeds_that_arms_share(tmp_path):
