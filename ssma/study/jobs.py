@@ -116,6 +116,18 @@ def forget_lost(results: Results, plan: dict[str, Any]) -> None:
             _remove(record.with_suffix(".csv"))
 
 
+def forget_lost_data(results: Results, plan: dict[str, Any]) -> None:
+    """Removes the card of a data set of which another file is gone, if an arm on it is still to be trained: Snakemake
+    looks at the card alone, and makes all of them again. Where no arm asks for them, they may have been deleted to have
+    the space.
+    """
+    for label, dataset in plan["datasets"].items():
+        folder = results.data(dataset["id"])
+        done = all((results.arm(arm["id"]) / "evaluated").exists() for arm in plan["arms"] if arm["dataset"] == label)
+        if not done and not all((folder / name).exists() for name in ("graphs.pt", "splits.json", "sanity.json")):
+            _remove(folder / "card.json")
+
+
 def runs_nothing(arguments: list[str]) -> bool:
     """Says whether Snakemake is to show or tidy something only. It takes options by their beginnings too, and a dry run
     as an executor; a report may be wanted after a run.
