@@ -155,6 +155,22 @@ def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
     assert not flags["evaluated"].exists()
 
 
+def test_a_search_without_a_fit_of_a_trial_is_made_again(tmp_path):
+    """The report had no comparison of selection rules for its arm, and no later run trained the fit again."""
+    results = Results(tmp_path)
+    trials = [{"state": "complete", "reason": None, "fits": {"0": "aa11", "1": "bb22"}}]
+    write_record(results.chosen("arm"), {"status": "ok", "trials": trials})
+    write_record(results.evaluation("arm"), {"fits": []})
+    for fit in ("aa11", "bb22"):
+        write_record(results.fit(fit), {})
+    flags, plan = flagged(results), {"arms": [{"id": "arm"}], "theory": {}}
+    forget_lost(results, plan)
+    assert all(flag.exists() for flag in flags.values())
+    results.fit("bb22").unlink()
+    forget_lost(results, plan)
+    assert not any(flag.exists() for flag in flags.values())
+
+
 @pytest.mark.parametrize(
     ("reason", "lost"),
     [
@@ -168,7 +184,8 @@ def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
 def test_a_search_with_a_trial_that_failed_is_made_again(tmp_path, reason, lost):
     """It had ended well, by its other trials, and its arm kept fewer of them than others for good."""
     results = Results(tmp_path)
-    trials = [{"state": "complete", "reason": None}, {"state": "failed" if reason else "pruned", "reason": reason}]
+    states = {"complete": None, "failed" if reason else "pruned": reason}
+    trials = [{"state": state, "reason": why, "fits": {}} for state, why in states.items()]
     write_record(results.chosen("arm"), {"status": "ok", "trials": trials})
     write_record(results.evaluation("arm"), {"fits": []})
     flags = flagged(results)
