@@ -88,8 +88,8 @@ def _data(written: Results, dataset: dict[str, Any], arm: dict[str, Any], data: 
     hashes = (f"{number} {splits['splits'][number]['hash']}" for number in arm["splits"])
     return {
         "data set": dataset["label"], "folder": written.data(dataset["id"]), "data hash": card["data_hash"],
-        "metric": f"{card['metric']} ({card['direction']})", "splits": canonical_json(how),
-        "split hashes": listing(hashes, len(arm["splits"])),
+        "features": card["features"], "metric": f"{card['metric']} ({card['direction']})",
+        "splits": canonical_json(how), "split hashes": listing(hashes, len(arm["splits"])),
     }  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def shown(study):
 def test_an_arm_is_told_with_everything_behind_its_numbers(shown, study):
     text = shown("MUTAG-gcn-ssma")
     for line in (
-        "arm MUTAG-gcn-ssma", "data hash da7ada7ada7ada7a", 'splits {"folds":3,"scheme":"shuffle","seed":0}',
+        "arm MUTAG-gcn-ssma", "data hash da7ada7ada7ada7a", "features node labels (one-hot)", 'splits {"folds":3,"scheme":"shuffle","seed":0}',
         "split hashes 0 s, 1 s, 2 s", "training.lr 0.001", "trials 2 complete, 1 pruned, 1 failed",
         "split 0 repeat 0 seed 7: ok", "accuracy in %: train 87.0, validation 86.0, test 85.0; "
         "validation 10.0 (epoch 1) → 30.0 (epoch 3) → 40.0 (epoch 10)", "split 2 repeat 1 seed 7: diverged: diverged: on purpose",
