@@ -190,23 +190,12 @@ def group_mean(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
     return scatter(x, index, 0, dim_size, "mean")
 
 
-def group_reduce(x: Tensor, index: Tensor, dim_size: int, reduce: str) -> Tensor:
-    """Returns the largest (``"amax"``), smallest (``"amin"``) or product (``"prod"``) of each group of rows; where one
-    is empty 0, of products 1.
-
-    It is PyG's `scatter` by torch's own steps. On a GPU PyG leaves these to torch-scatter where that is installed, by
-    which a factor of 0 gets no gradient, and one of equal extrema all of it.
-    """
-    start = (x.new_ones if reduce == "prod" else x.new_zeros)(dim_size, *x.shape[1:])
-    rows = index.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
-    return start.scatter_reduce_(0, rows, x, reduce, include_self=reduce == "prod")
-
-
 def group_extremum(x: Tensor, index: Tensor, dim_size: int, reduce: str) -> Tensor:
     """Returns the largest (``"amax"``) or smallest (``"amin"``) of each group of rows, 0 where a group is empty.
 
     Equal ones share the gradient. It starts from infinities, since of zeros torch would give these a share wherever the
-    result is 0, though it leaves them out of the result.
+    result is 0, though it leaves them out of the result. PyG's `scatter` leaves this, and products, to torch-scatter on
+    a GPU where that is installed, which gives one of equal extrema all of the gradient, and a factor of 0 none.
     """
     rows = index.view(-1, *[1] * (x.dim() - 1))
     start = x.new_full((dim_size, *x.shape[1:]), -math.inf if reduce == "amax" else math.inf)
@@ -222,7 +211,8 @@ def group_product(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
     is the last running product of each group, of twice as many rows with each step.
     """
     if not transformed():
-        return group_reduce(x, index, dim_size, "prod")
+        rows = index.view(-1, *[1] * (x.dim() - 1)).expand_as(x)
+        return x.new_ones(dim_size, *x.shape[1:]).scatter_reduce_(0, rows, x, "prod")
     order, step = index.argsort(stable=True), 1
     group, running = index[order], x[order]
     while step < index.numel():

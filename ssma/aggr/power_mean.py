@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ssma.aggr.grouped import GroupedAggregation, check_switch, group_mean, group_reduce, is_number
+from ssma.aggr.grouped import GroupedAggregation, check_switch, group_extremum, group_mean, is_number
 
 EPS = 1e-3  # below this magnitude the power is linear, which bounds its slope and that of its inverse
 SMALLEST = 1e-30  # of a mean of powers, relative to the largest; keeps the inverse's slope inside float32
@@ -51,7 +51,7 @@ class PowerMeanAggregation(GroupedAggregation):
         # Powers are taken relative to a group's largest magnitude, so that none overflows. The result does not depend
         # on that unit, hence no gradient; the plain mean needs none.
         with torch.no_grad():
-            largest = group_reduce(x.abs(), index, dim_size, "amax").clamp(min=EPS)
+            largest = group_extremum(x.abs(), index, dim_size, "amax").clamp(min=EPS)
             unit = torch.where(p == 1, 1, largest)
         z = x / unit[index]
         powers = z * torch.maximum(z.abs(), (EPS / unit)[index]).pow(p - 1)

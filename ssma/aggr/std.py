@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ssma.aggr.grouped import GroupedAggregation, group_mean, group_reduce
+from ssma.aggr.grouped import GroupedAggregation, group_extremum, group_mean
 
 
 class StdAggregation(GroupedAggregation):
@@ -29,8 +29,8 @@ def group_std(x: Tensor, index: Tensor, dim_size: int) -> Tensor:
     does not depend on them.
     """
     with torch.no_grad():
-        high = group_reduce(x, index, dim_size, "amax")
-        spread = high - group_reduce(x, index, dim_size, "amin")
+        high = group_extremum(x, index, dim_size, "amax")
+        spread = high - group_extremum(x, index, dim_size, "amin")
         unit = torch.where(spread > 0, spread, 1)
     z = (x - high[index]) / unit[index]
     variance = group_mean((z - group_mean(z, index, dim_size).index_select(0, index)).square(), index, dim_size)

@@ -9,13 +9,13 @@ from torch_geometric.nn import GPSConv, MessagePassing, global_add_pool, global_
 from torch_geometric.nn.aggr import Aggregation
 
 from ssma.aggr import SSMAAggregation, make_aggregation
-from ssma.aggr.grouped import group_reduce
+from ssma.aggr.grouped import group_extremum
 from ssma.aggr.registry import imported
 from ssma.layers.convs import LAYERS, Parts
 from ssma.study.classes import as_declared, parameters_of
 from ssma.study.settings import ONLY_FOR_LAYERS, WIDTH_MULTIPLE_OF
 
-READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": partial(group_reduce, reduce="amax")}
+READOUTS = {"sum": global_add_pool, "mean": global_mean_pool, "max": partial(group_extremum, reduce="amax")}
 
 
 class FeatureEncoder(nn.Module):

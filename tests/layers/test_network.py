@@ -151,6 +151,14 @@ def test_the_readout_and_the_head_by_hand(readout, pool):
         torch.testing.assert_close(out[number], last.weight @ state + last.bias)
 
 
+def test_a_largest_state_of_zero_gets_its_whole_gradient():
+    states = torch.tensor([[0.0, -1.0], [-2.0, -1.0], [-3.0, 0.0]], requires_grad=True)
+    pooled = network("gcn", readout="max").readout(states, torch.tensor([0, 0, 1]), 2)
+    pooled.sum().backward()
+    assert pooled.tolist() == [[0, -1], [-3, 0]]
+    assert states.grad.tolist() == [[1, 0.5], [0, 0.5], [1, 1]]
+
+
 def test_categorical_features_are_embedded_not_cast():
     encoder = FeatureEncoder({"kind": "categorical", "cardinalities": [3, 2]}, 4)
     codes = torch.tensor([[2, 1], [0, 0]])
