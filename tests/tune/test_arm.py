@@ -12,7 +12,7 @@ import pytest
 
 from ssma.study.jobs import forget_lost
 from ssma.study.paths import Results
-from ssma.study.records import read_record
+from ssma.study.records import read_record, write_record
 from ssma.tune.arm import evaluate_arm, tune_arm
 from ssma.tune.search import search
 from ssma.tune.select import choose
@@ -249,7 +249,10 @@ def test_errors_of_code_or_machine_are_tried_again(tmp_path):
         return trainer()(hyperparameters, split, seed)
 
     def goes_on():
-        """Says whether Snakemake runs the search again when the study is started again."""
+        """Says whether Snakemake runs the search again when the study is started again, whose fits have records."""
+        for trial in read_record(Results(tmp_path).chosen("a"))["trials"]:
+            for fit in trial["fits"].values():
+                write_record(Results(tmp_path).fit(fit), {})
         flag = Results(tmp_path).arm("a") / "tuned"
         flag.touch()
         forget_lost(Results(tmp_path), {"arms": [ARM], "theory": {}})
