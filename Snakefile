@@ -15,7 +15,7 @@ include: "workflow/rules/report.smk"
 rule all:
     default_target: True
     input:
-        f"{REPORT}/index.html",
+        rules.report.output,
         FRAME,
         expand(rules.evaluate.output, arm=ARMS),
         rules.theory.input,

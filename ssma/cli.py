@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import io
 import json
 import logging
 import math
@@ -10,6 +11,7 @@ import re
 import select
 import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,11 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command, returns its exit status: 0, 1 for a result that lacks or is another one, 2 for wrong input."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     log.setLevel(logging.INFO)
-    for stop in (signal.SIGTERM, signal.SIGHUP):  # the latter comes where a terminal or a connection is closed
+    in_main = threading.current_thread() is threading.main_thread()  # Python lets no other one handle signals
+    for stop in (signal.SIGTERM, signal.SIGHUP) * in_main:  # the latter comes where a terminal is closed
         if stop == signal.SIGTERM or signal.getsignal(stop) != signal.SIG_IGN:  # as nohup wants it
             signal.signal(stop, lambda *_: sys.exit(STOPPED))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # a background job may have closed it
-    sys.stdout.reconfigure(errors="replace")  # a character that a terminal lacks stops no command
+    if isinstance(sys.stdout, io.TextIOWrapper):  # that of a notebook is none, and takes all characters
+        sys.stdout.reconfigure(errors="replace")  # a character that a terminal lacks stops no command
     os.environ["MPLBACKEND"] = "agg"  # a notebook that calls this names its own, which may not be installed here
     try:
         if any(text == "" or re.fullmatch("--[a-z-]+=", text) for text in arguments or sys.argv[1:]):

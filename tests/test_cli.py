@@ -1,10 +1,13 @@
 """The command line's output, where nobody reads it to its end, or cannot show all of it."""
 
+import contextlib
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,6 +77,18 @@ def test_a_terminal_that_lacks_a_character_stops_no_command(tmp_path):
     output, errors = run.communicate()
     assert errors == b""
     assert b"d / gcn / mine (name=gr??e)" in output
+
+
+def test_the_output_of_a_notebook_is_written_to(tmp_path):
+    with contextlib.redirect_stdout(io.StringIO()) as output:  # which cannot be reconfigured, as that of IPython
+        assert main(["plan", written(tmp_path)]) == 0
+    assert "1 arm, 0 trials, 10 fits" in output.getvalue()
+
+
+def test_a_thread_of_another_program_can_call(tmp_path, capsys):
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(main, ["plan", written(tmp_path)]).result() == 0
+    assert "1 arm, 0 trials, 10 fits" in capsys.readouterr().out
 
 
 def test_figures_need_no_backend_of_the_notebook_that_calls():

@@ -106,7 +106,7 @@ def load(folder: Path) -> Prepared:
     card_path, splits_path, graphs_path = (folder / name for name in ("card.json", "splits.json", "graphs.pt"))
     for path in (card_path, splits_path, graphs_path):
         if not path.is_file():
-            raise StudyError(f"{path}: missing; the data set is not prepared")
+            raise StudyError(f"{path}: missing; the data set is not prepared, which `ssma prepare` does")
     card, record = read_record(card_path), read_record(splits_path)
     graphs = Graphs.load(graphs_path)
     if graphs.content_hash() != card["data_hash"]:

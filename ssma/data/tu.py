@@ -71,11 +71,18 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     raw = (work / name / "raw").resolve()  # the user's folder, which errors name
     given = sorted(path for path in raw.glob("*.txt") if path.name.startswith(f"{name}_"))
     files = [path for path in given if "readme" not in path.name.lower()]
-    for file in files:
-        if not file.read_bytes().endswith(b"\n"):
+    last = {file: file.read_bytes()[-1:] for file in files}
+    ended = [file for file, byte in last.items() if byte == b"\n"]
+    for file, byte in last.items():
+        if not byte:
             raise StudyError(
-                f"{file}: the last line has no line end, or there is no line, so the file may be cut off; fetch it "
-                "again, or add the line end"
+                f"{file}: there is no line in it, so the file may be cut off; fetch it again, or, if the set has none "
+                "of these, put an empty line in it"
+            )
+        if ended and file not in ended:  # where no file has one, its writer leaves them out
+            raise StudyError(
+                f"{file}: the last line has no line end, as that of {ended[0].name} has, so the file may be cut off; "
+                "fetch it again, or add the line end"
             )
     use_attributes, features = spec.get("node_attributes", False), spec.get("features", "labels")
     text = read_text_set(raw, name, use_attributes, _takes_labels(spec))

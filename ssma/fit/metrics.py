@@ -31,13 +31,17 @@ def loss_terms(loss: str, output: Tensor, y: Tensor) -> tuple[Tensor, int]:
     Raises:
         ValueError: If the shapes do not match; nothing is broadcast.
     """
-    expected = (output.size(0),) if loss == "cross_entropy" else tuple(output.shape)
-    if tuple(y.shape) != expected:
-        raise ValueError(f"labels have the shape {tuple(y.shape)} but expected {expected} for the loss {loss}")
+    _check_shape(output, y, loss == "cross_entropy", f"loss {loss}")
     if loss != "cross_entropy":
         known = ~y.isnan()
         output, y = output[known], y[known]
     return LOSSES[loss](output, y, reduction="sum"), y.numel()
+
+
+def _check_shape(output: Tensor, y: Tensor, of_classes: bool, what: str) -> None:
+    expected = (output.size(0),) if of_classes else tuple(output.shape)
+    if tuple(y.shape) != expected:
+        raise ValueError(f"labels have the shape {tuple(y.shape)} but expected {expected} for the {what}")
 
 
 def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
@@ -58,8 +62,10 @@ def metric_value(metric: str, output: Tensor, y: Tensor) -> float:
         y: Classes ``[N]``, or targets ``[N, num_outputs]``.
 
     Raises:
-        ValueError: If the metric is unknown, or undefined: no target is known, or no label has both classes.
+        ValueError: If the metric is unknown, or undefined: no target is known, or no label has both classes; or if the
+            shapes do not match; nothing is broadcast.
     """
+    _check_shape(output, y, metric in ("accuracy", "f1"), f"metric {metric}")
     if metric == "accuracy":
         return (output.argmax(1) == y).double().mean().item()
     if metric == "f1":

@@ -39,7 +39,7 @@ def arms(plan: dict[str, Any], frame: "pandas.DataFrame", found: dict[str, Bias]
         judged = cell_of(arm["id"], validation, set(), set())
         result = marked(cell_of(arm["id"], summary, set(), biased), constant)
         head = [arm[key] for key in ("id", "dataset", "layer", "aggregator")]
-        facts = [*head, point_text(arm["fixed"]), str(arm["trials"])]
+        facts = [*head, point_text(arm["fixed"]) or "–", str(arm["trials"])]
         facts += _facts(found_of[arm["id"]], arm["space"])
         tuned = _on_tuned_splits(found_of[arm["id"]], metrics.get(arm["dataset"]), found.get(arm["id"]))
         rows.append([Cell(fact, arm=arm["id"]) for fact in facts] + [judged, result, *map(Cell, tuned)])

@@ -108,7 +108,14 @@ def data_csv(plan: dict[str, Any], ablation: str, frame: "pandas.DataFrame") -> 
 
 def _values(point: dict[str, Any], axes: dict[str, list]) -> list[str]:
     point = acting(point)
-    return [value_text(point[key]) if key in point else "" for key in axes]
+    return [_in_full(point[key]) if key in point else "" for key in axes]
+
+
+def _in_full(value: Any) -> str:
+    """Returns a setting's value for programs, to which 100k is no number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{value:.12g}" if isinstance(value, float) else str(value)
+    return value_text(value)
 
 
 def _numbers(arm: str, summary: "pandas.DataFrame") -> list[Any]:

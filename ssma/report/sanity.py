@@ -72,12 +72,16 @@ def read_copies(results: Results, plan: dict[str, Any]) -> dict[str, Repeated]:
         used = sorted(evaluated.get(label, ())) if kind else []
         leaked = [card[kind]["leaked"][split] for split in used]
         if any(leaked):
-            splits = split_sizes(results, dataset["id"])["splits"]
-            held_out = extent(splits[split]["validation"] + splits[split]["test"] for split in used)
+            sizes = split_sizes(results, dataset["id"])
+            held_out = extent(_held_out(sizes["splits"][split]) for split in used) if sizes else "unknown number of"
             counts = (card[kind]["graphs"], card["num_graphs"], extent(leaked), held_out)
             exact = extent(card["copies"]["leaked"][split] for split in used)
             found[label] = Repeated(kind, SAID[kind].format(*counts, exact))
     return found
+
+
+def _held_out(sizes: dict[str, Any]) -> int:
+    return sizes["validation"] + sizes["test"]
 
 
 def copy_notes(copies: dict[str, Repeated]) -> list[str]:

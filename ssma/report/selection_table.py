@@ -49,7 +49,8 @@ def table(
     """
     summary, metrics, rows, untested = summarise(frame), metrics_of(frame), [], []
     for arm in plan["arms"]:
-        facts = [arm["dataset"], arm["layer"], arm["aggregator"], point_text(arm["fixed"]), str(arm["trials"])]
+        fixed = point_text(arm["fixed"]) or "–"
+        facts = [arm["dataset"], arm["layer"], arm["aggregator"], fixed, str(arm["trials"])]
         bias, metric = found.get(arm["id"]), metrics.get(arm["dataset"])
         if arm["trials"] == 0:
             evaluated = cell_of(arm["id"], summary, set(), set())

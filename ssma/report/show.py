@@ -17,9 +17,9 @@ Prepared = tuple[dict[str, Any], dict[str, Any]]
 
 
 def prepared(results: Results, dataset_id: str) -> Prepared | None:
-    """Returns what is said of a data set beside each of its arms; None if it is not prepared."""
-    card = results.data(dataset_id) / "card.json"
-    return (read_record(card), split_sizes(results, dataset_id)) if card.exists() else None
+    """Returns what is said of a data set beside each of its arms; None if it is not prepared, or lost its splits."""
+    card, sizes = results.data(dataset_id) / "card.json", split_sizes(results, dataset_id)
+    return (read_record(card), sizes) if card.exists() and sizes else None
 
 
 def describe_arm(
@@ -88,8 +88,8 @@ def _data(written: Results, dataset: dict[str, Any], arm: dict[str, Any], data: 
     hashes = (f"{number} {splits['splits'][number]['hash']}" for number in arm["splits"])
     return {
         "data set": dataset["label"], "folder": written.data(dataset["id"]), "data hash": card["data_hash"],
-        "metric": f"{card['metric']} ({card['direction']})", "splits": canonical_json(how),
-        "split hashes": listing(hashes, len(arm["splits"])),
+        "features": card["features"], "metric": f"{card['metric']} ({card['direction']})",
+        "splits": canonical_json(how), "split hashes": listing(hashes, len(arm["splits"])),
     }  # fmt: skip
 
 

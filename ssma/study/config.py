@@ -183,6 +183,16 @@ class Study(Strict):
     track: Track = Track()
     theory: Theory = Theory()
 
+    @field_validator("device", mode="before")
+    @classmethod
+    def _is_no_numbered_gpu(cls, device: Any) -> Any:
+        if isinstance(device, str) and (number := re.fullmatch(r"(?:cuda|gpu):?(\d+)", device)):
+            raise ValueError(
+                f"expected 'auto', 'cpu' or 'cuda', got {device!r}; write cuda, and start the study with "
+                f"CUDA_VISIBLE_DEVICES={number[1]} in the environment: a job takes one of the GPUs named there"
+            )
+        return device
+
     @field_validator("datasets", "aggregators", "ablations")
     @classmethod
     def _name_files(cls, tables: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -98,22 +99,40 @@ def free_dead_locks(notes: Notes, study: str) -> tuple[int, bool]:
 def forget_lost(results: Results, plan: dict[str, Any]) -> None:
     """Removes the flags of arms, and tables of experiments, whose records were deleted: Snakemake runs these again.
 
-    A flag says that a job ended well; records are what it left. One that a crash or an unfinished copy cut short is as
-    good as deleted. A search ends well without trials that failed; where one did, its flag is removed, so that they are
-    tried again. Finished fits of such an arm are not repeated.
+    A flag says that a job ended well; records are what it left, those of fits too. One of an arm that a crash or an
+    unfinished copy cut short is as good as deleted. A search ends well without trials that failed; where one did, its
+    flag is removed, so that they are tried again. Finished fits of such an arm are not repeated.
     """
+
+    def made(fits: Iterable[str]) -> bool:
+        return all(results.fit(fit).exists() for fit in fits)
+
     for arm in plan["arms"]:
         chosen, evaluation = _read(results.chosen(arm["id"])), _read(results.evaluation(arm["id"]))
         tuned, evaluated = (results.arm(arm["id"]) / name for name in ("tuned", "evaluated"))
-        searched = chosen and not any(FAILED.match(trial["reason"] or "") for trial in chosen["trials"])
+        searched = chosen and all(
+            made(trial["fits"].values()) and not FAILED.match(trial["reason"] or "") for trial in chosen["trials"]
+        )
         if not searched:
             _remove(tuned)
-        if not (searched and evaluation and all(results.fit(fit["id"]).exists() for fit in evaluation["fits"])):
+        if not (searched and evaluation and made(fit["id"] for fit in evaluation["fits"])):
             _remove(evaluated)
     for experiment in plan["theory"].values():
         record = results.theory(experiment["id"])
         if not _read(record):
             _remove(record.with_suffix(".csv"))
+
+
+def forget_lost_data(results: Results, plan: dict[str, Any]) -> None:
+    """Removes the card of a data set of which another file is gone, if an arm on it is still to be trained: Snakemake
+    looks at the card alone, and makes all of them again. Where no arm asks for them, they may have been deleted to have
+    the space.
+    """
+    for label, dataset in plan["datasets"].items():
+        folder = results.data(dataset["id"])
+        done = all((results.arm(arm["id"]) / "evaluated").exists() for arm in plan["arms"] if arm["dataset"] == label)
+        if not done and not all((folder / name).exists() for name in ("graphs.pt", "splits.json", "sanity.json")):
+            _remove(folder / "card.json")
 
 
 def runs_nothing(arguments: list[str]) -> bool:

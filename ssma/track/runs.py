@@ -29,6 +29,8 @@ FINAL_STATE = {
 """MLflow's word for each status of a fit, state of a trial and end of an arm."""
 
 LONGEST_REASON = 5000
+PLACES = ("path", "file", "content")
+"""What a data set's entry says of where its files lie: of one arm they may lie elsewhere tomorrow."""
 CURVES = ("train_loss", "auxiliary_loss", "validation_loss", "validation_metric", "lr")
 
 
@@ -59,12 +61,14 @@ class Run:
 
 
 def arm_run(plan: dict[str, Any], arm: dict[str, Any]) -> Run:
-    """Returns the parent run of an arm. Its tags may change (an ablation more), its settings may not.
+    """Returns the parent run of an arm. Its tags may change (an ablation more), its settings may not, nor what is
+    learned: the data set's own as ``data.<key>`` and ``splits.<key>``.
 
     What is searched is none of them: a default would stand there, and the fits have other values.
     """
     settings = full_names(arm["settings"], arm["aggregator"])
-    params, files = _params({key: value for key, value in settings.items() if key not in arm["space"]})
+    fixed = {key: value for key, value in settings.items() if key not in arm["space"]}
+    params, files = _params(_of_data(plan["datasets"][arm["dataset"]]) | fixed)
     ablations = [
         name
         for name, ablation in sorted(plan["ablations"].items())
@@ -87,6 +91,16 @@ def arm_run(plan: dict[str, Any], arm: dict[str, Any]) -> Run:
         files=files | {"config.json": _json(about)},
         identity=digest([arm["label"], params]),
     )
+
+
+def _of_data(dataset: dict[str, Any]) -> dict[str, Any]:
+    groups = {"data": dataset["spec"], "splits": dataset["splits"]}
+    return {
+        f"{group}.{key}": value
+        for group, values in groups.items()
+        for key, value in values.items()
+        if key not in PLACES and value is not None
+    }
 
 
 def arm_points(chosen: dict[str, Any], evaluation: dict[str, Any], fits: list[dict[str, Any]]) -> list[Point]:

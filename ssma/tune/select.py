@@ -22,7 +22,7 @@ def choose(
         per_split: Choose for each split by its own score, instead of once by the mean over the splits.
 
     Raises:
-        ValueError: If there is no trial, or no such direction.
+        ValueError: If there is no trial, or no such direction, or if a score is not a finite number.
 
     Example:
         >>> choose({0: {0: 0.8, 1: 0.6}, 1: {0: 0.7, 1: 0.9}}, [0, 1], "maximize")
@@ -34,6 +34,10 @@ def choose(
         raise ValueError("there is no complete trial to choose from")
     if direction not in SIGN:
         raise ValueError(f"direction: got {direction!r}, allowed are {', '.join(SIGN)}")
+    for trial, of_splits in scores.items():
+        for split, score in of_splits.items():
+            if not math.isfinite(score):  # NaN is neither above nor below another score: the first one would win
+                raise ValueError(f"trial {trial} has the score {score} on split {split}; leave out such a trial")
     sign = SIGN[direction]
 
     def best(score) -> int:

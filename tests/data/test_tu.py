@@ -53,6 +53,15 @@ def test_values_by_hand(tmp_path):
     assert not (tmp_path / "mirror/TUDataset/TINY/processed").exists()
 
 
+def test_a_writer_that_leaves_out_the_last_line_end(tmp_path):
+    (tmp_path / "without").mkdir()
+    expected = read(tmp_path, write_set(tmp_path / "mirror")).graphs
+    joined = {part: text.strip() for part, text in FILES.items()}
+    graphs = read(tmp_path / "without", write_set(tmp_path / "joined", **joined)).graphs
+    for name in ("x", "edge_index", "edge_attr", "y", "node_ptr", "edge_ptr"):
+        assert torch.equal(getattr(graphs, name), getattr(expected, name))
+
+
 def test_labels_of_two_signs(tmp_path):
     loaded = read(tmp_path, write_set(tmp_path / "mirror", graph_labels="1\n-1\n1\n"))
     assert (loaded.graphs.y.tolist(), loaded.label_mapping, loaded.num_outputs) == ([1, 0, 1], {"-1": 0, "1": 1}, 2)
@@ -210,8 +219,8 @@ def test_graph_attributes_are_real_targets(tmp_path):
         ({"graph_labels": None, "graph_attributes": "1, nan\n2, 3\n4, 1e39\n"}, r"TINY_graph_attributes.txt: line 3 holds 1e\+39, which is not finite as float32; mend the data set$"),
         ({"edge_labels": "0\n0\n1\n"}, "TINY_edge_labels.txt: got 3 lines but expected 6, .* of the edges"),
         ({"A": "\n"}, "TINY_edge_labels.txt: got 6 lines but expected 0, one for each of the edges"),
-        ({"A": EDGES.strip()}, "TINY_A.txt: the last line has no line end"),
-        ({"A": ""}, "TINY_A.txt: the last line has no line end, or there is no line, .* or add the line end"),
+        ({"A": EDGES.strip()}, "TINY_A.txt: the last line has no line end, as that of TINY_edge_.*; .* or add the line end"),
+        ({"A": ""}, "TINY_A.txt: there is no line in it, .*; fetch it again, or, .* an empty line in it$"),
         ({"edge_labels": None, "A": EDGES + "3, 4\n"}, "TINY_A.txt: line 7 is the edge 3, 4; .* two nodes of one graph"),
         ({"A": EDGES.replace("5", "7")}, "TINY_A.txt: line 5 is the edge 4, 7; .* the nodes are 1 to 6"),
         ({"A": EDGES.replace("1", "0")}, "TINY_A.txt: line 1 is the edge 0, 2; .* the nodes are 1 to 6"),

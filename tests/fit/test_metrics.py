@@ -1,6 +1,7 @@
 """Losses and metrics against plain loops, and against the evaluators that define them."""
 
 import math
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -153,6 +154,19 @@ def test_undefined_and_unknown_metrics():
             metric_value(metric, torch.zeros(3, 1), torch.full((3, 1), torch.nan))
     with pytest.raises(ValueError, match="unknown metric 'f2'; expected accuracy, f1, mae, rmse, ap or auroc"):
         metric_value("f2", torch.zeros(3, 1), torch.ones(3, 1))
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "mae", "rmse", "ap", "auroc"])
+def test_no_metric_broadcasts_labels(metric):
+    output, y = torch.tensor([[0.0], [1.0], [1.0]]), torch.tensor([0.0, 1.0, 1.0])
+    of_classes = metric in ("accuracy", "f1")
+    fits, *others = (y.long(), y.long()[:, None]) if of_classes else (y[:, None], y)
+    scores = torch.cat([1 - output, output], dim=1) if of_classes else output
+    assert metric_value(metric, scores, fits) == (0 if metric in ("mae", "rmse") else 1)
+    for other in (*others, y[None], y[:1]):
+        told = f"labels have the shape {tuple(other.shape)} but expected {tuple(fits.shape)} for the metric {metric}"
+        with pytest.raises(ValueError, match=re.escape(told)):
+            metric_value(metric, scores, other)
 
 
 @pytest.mark.parametrize(

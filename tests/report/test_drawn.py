@@ -3,6 +3,7 @@ import io
 import re
 import shutil
 
+import pandas
 import pytest
 
 from ssma.errors import StudyError
@@ -100,6 +101,16 @@ def test_the_data_behind_a_figure_is_what_it_shows(across):
     assert (failed["metric"], failed["mean"], failed["reason"]) == ("accuracy in %", "", "failed")  # one unit a column
     beside = list(csv.DictReader(io.StringIO(data_csv(plan, "beside", frame))))
     assert [row["ssma.kappa"] for row in beside] == ["2", "3", ""]
+
+
+def test_settings_of_the_data_behind_a_figure_are_numbers(fabric):
+    budgets = (3000, 12000, 1_000_000, 1_500_000)
+    cells = {fabric.arm(f"MUTAG-gcn-sum-{budget}", splits=1, repeats=1): [budget, 1e-4, True] for budget in budgets}
+    axes = {"model.budget": [*budgets], "training.lr": [1e-4], "model.residual": [True]}
+    fabric.ablation("sizes", axes, cells)
+    read = pandas.read_csv(io.StringIO(data_csv(fabric.plan(), "sizes", collect(fabric.results))))
+    assert read["model.budget"].tolist() == [*budgets] and read["training.lr"].tolist() == [1e-4] * 4
+    assert read["model.residual"].tolist() == ["yes"] * 4
 
 
 def test_the_paper_and_n_stand_in_the_caption(across):

@@ -10,7 +10,7 @@ from ssma.report.build import build
 from ssma.report.show import describe_arm, describe_fit
 from ssma.study.lookup import read_plan
 from ssma.study.paths import Results
-from ssma.study.records import write_record
+from ssma.study.records import read_record, write_record
 
 SPEC = {
     "dataset": "MUTAG-1", "data_hash": "da7a", "split": 1, "split_hash": "s1", "seed": 7, "layer": "gcn",
@@ -32,7 +32,7 @@ def shown(study):
 def test_an_arm_is_told_with_everything_behind_its_numbers(shown, study):
     text = shown("MUTAG-gcn-ssma")
     for line in (
-        "arm MUTAG-gcn-ssma", "data hash da7ada7ada7ada7a", 'splits {"folds":3,"scheme":"shuffle","seed":0}',
+        "arm MUTAG-gcn-ssma", "data hash da7ada7ada7ada7a", "features node labels (one-hot)", 'splits {"folds":3,"scheme":"shuffle","seed":0}',
         "split hashes 0 s, 1 s, 2 s", "training.lr 0.001", "trials 2 complete, 1 pruned, 1 failed",
         "split 0 repeat 0 seed 7: ok", "accuracy in %: train 87.0, validation 86.0, test 85.0; "
         "validation 10.0 (epoch 1) → 30.0 (epoch 3) → 40.0 (epoch 10)", "split 2 repeat 1 seed 7: diverged: diverged: on purpose",
@@ -124,6 +124,20 @@ def test_every_arm_of_the_report_has_a_page(study, tmp_path):
         text = (tmp_path / "out" / "arms" / f"{arm['id']}.html").read_text()
         assert f"ssma rerun results/made_up/plan.json {arm['id']}" in text
         assert str(tmp_path) not in text and str(study.root) not in text
+
+
+@pytest.mark.usefixtures("no_images")
+def test_a_report_of_data_that_lost_their_splits_says_so(study, tmp_path):
+    """It ended in a traceback, and so did what `ssma show` prints."""
+    card = study.data("MUTAG-1") / "card.json"
+    write_record(card, read_record(card) | {"copies": {"graphs": 9, "leaked": [2, 0, 3]}})
+    (study.data("MUTAG-1") / "splits.json").unlink()
+    build(study, tmp_path / "out")
+    html = (tmp_path / "out" / "index.html").read_text()
+    assert "not frozen" in html
+    assert "in a split 0 to 3 of the unknown number of validation and test graphs one in the training part" in html
+    page = (tmp_path / "out" / "arms" / "MUTAG-gcn-ssma.html").read_text()
+    assert "card      not prepared" in page and "accuracy in %: train 87.0, validation 86.0, test 85.0" in page
 
 
 @pytest.mark.usefixtures("no_images")

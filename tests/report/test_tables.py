@@ -10,6 +10,7 @@ from ssma.report.frame import collect
 from ssma.report.labels import extent, listing, spans, value_text
 from ssma.report.latex import escape
 from ssma.report.selection_bias import biases
+from ssma.report.selection_table import table
 from ssma.report.table import Cell, Table
 from ssma.report.tables import comparison
 from ssma.study.cost import counted
@@ -82,6 +83,13 @@ def test_arms_table_counts_costs_and_marks_the_claim(plan, frame):
     frame.loc[(frame["stage"] == "tune") & (frame["trial"] == 0) & (frame["split"] == 1), "test"] = None
     row = dict(zip(table.columns, texts(arms(plan, frame, biases(frame)))[1], strict=True))
     assert row["chosen: test on tuned splits"] == "80.0 (1/2)"
+
+
+@pytest.mark.parametrize("made", [arms, lambda plan, frame, found: table(plan, frame, found, {})], ids=["arms", "bias"])
+def test_arms_stay_when_their_table_is_grouped_by_its_settings(plan, frame, made):
+    read = pandas.read_csv(io.StringIO(made(plan, frame, biases(frame)).csv()))
+    assert read["fixed settings"].value_counts().to_dict() == {"–": 4, "kappa=3": 2, "kappa=2": 1, "kappa=4": 1}
+    assert len(read.groupby(["data set", "layer", "aggregator", "fixed settings"])) == len(plan["arms"])
 
 
 def test_unequal_treatment_is_said_unless_it_is_the_axis(fabric, plan):

@@ -20,6 +20,7 @@ from ssma.study.jobs import (
     begin,
     date_today,
     forget_lost,
+    forget_lost_data,
     forget_outdated,
     free_dead_locks,
     prepare_jobs,
@@ -154,6 +155,22 @@ def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
     assert not flags["evaluated"].exists()
 
 
+def test_a_search_without_a_fit_of_a_trial_is_made_again(tmp_path):
+    """The report had no comparison of selection rules for its arm, and no later run trained the fit again."""
+    results = Results(tmp_path)
+    trials = [{"state": "complete", "reason": None, "fits": {"0": "aa11", "1": "bb22"}}]
+    write_record(results.chosen("arm"), {"status": "ok", "trials": trials})
+    write_record(results.evaluation("arm"), {"fits": []})
+    for fit in ("aa11", "bb22"):
+        write_record(results.fit(fit), {})
+    flags, plan = flagged(results), {"arms": [{"id": "arm"}], "theory": {}}
+    forget_lost(results, plan)
+    assert all(flag.exists() for flag in flags.values())
+    results.fit("bb22").unlink()
+    forget_lost(results, plan)
+    assert not any(flag.exists() for flag in flags.values())
+
+
 @pytest.mark.parametrize(
     ("reason", "lost"),
     [
@@ -167,12 +184,34 @@ def test_an_evaluation_without_its_fit_is_made_again(tmp_path):
 def test_a_search_with_a_trial_that_failed_is_made_again(tmp_path, reason, lost):
     """It had ended well, by its other trials, and its arm kept fewer of them than others for good."""
     results = Results(tmp_path)
-    trials = [{"state": "complete", "reason": None}, {"state": "failed" if reason else "pruned", "reason": reason}]
+    states = {"complete": None, "failed" if reason else "pruned": reason}
+    trials = [{"state": state, "reason": why, "fits": {}} for state, why in states.items()]
     write_record(results.chosen("arm"), {"status": "ok", "trials": trials})
     write_record(results.evaluation("arm"), {"fits": []})
     flags = flagged(results)
     forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
     assert {name for name, flag in flags.items() if not flag.exists()} == lost
+
+
+@pytest.mark.parametrize("name", ["graphs.pt", "splits.json", "sanity.json"])
+def test_data_that_an_arm_still_needs_are_prepared_again_where_a_file_of_them_is_gone(tmp_path, name):
+    """The arm failed in every run: its data set had a card, so that Snakemake took it for prepared."""
+    results, arms = Results(tmp_path), [{"id": "arm", "dataset": "d"}, {"id": "other", "dataset": "e"}]
+    folders = {label: results.data(f"{label}-1") for label in "de"}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+        for file in ("graphs.pt", "splits.json", "sanity.json", "card.json"):
+            (folder / file).touch()
+    results.arm("arm").mkdir(parents=True)
+    flags = flagged(results)
+    plan = {"datasets": {label: {"id": f"{label}-1"} for label in "de"}, "arms": arms}
+    (folders["d"] / name).unlink()
+    forget_lost_data(results, plan)
+    assert (folders["d"] / "card.json").exists()
+    flags["evaluated"].unlink()
+    forget_lost_data(results, plan)
+    assert not (folders["d"] / "card.json").exists()
+    assert (folders["e"] / "card.json").exists()
 
 
 def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monkeypatch):

@@ -397,6 +397,18 @@ def test_an_axis_that_acts_somewhere_is_taken(datasets, layers, axis, arms):
     assert len(plan_of(datasets=datasets, layers=layers, ablations=ablations, tune={})["arms"]) == arms
 
 
+@pytest.mark.parametrize(("device", "variable"), [("cuda:1", "=1 "), ("gpu:12", "=12 "), ("cuda0", "=0 ")])
+def test_a_numbered_gpu_is_told_how_to_be_chosen(device, variable):
+    told = errors_of(device=device)
+    assert told.startswith("1 error in the study file:\n  - device: expected 'auto', 'cpu' or 'cuda', got ")
+    assert told.count(repr(device)) == 1 and f"start the study with CUDA_VISIBLE_DEVICES{variable}" in told
+
+
+@pytest.mark.parametrize("device", ["mps", "gpu", 0, ["cuda:0"]])
+def test_another_device_is_told_what_is_allowed(device):
+    assert errors_of(device=device).endswith(f"device: Input should be 'auto', 'cpu' or 'cuda', got {device!r}")
+
+
 TABLES = ("model", "training", "splits", "tune", "evaluate", "report", "data", "track", "theory", "aggregators")
 
 

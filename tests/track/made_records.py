@@ -3,6 +3,11 @@
 from ssma.study.records import write_record
 
 STARTED = "2026-01-01T12:00:00+00:00"
+OF_DATA = {
+    "data.source": "folder", "data.features": "labels", "data.node_attributes": "false", "splits.scheme": "shuffle",
+    "splits.folds": "3", "splits.seed": "0",
+}  # fmt: skip
+"""What an arm's run has of its data set as parameters."""
 
 
 def make_plan(names=("one", "two"), study="made", uri=None, long_text="short"):
@@ -29,13 +34,15 @@ def make_plan(names=("one", "two"), study="made", uri=None, long_text="short"):
         }
         for name in names
     ]
+    spec = {"source": "folder", "path": "/home/me", "content": "c0", "features": "labels", "node_attributes": False}
+    splits = {"scheme": "shuffle", "folds": 3, "seed": 0}
     cells = [{"arm": arm["id"], "dataset": "MUTAG", "layer": "gcn", "point": {}} for arm in arms]
     return {
         "kind": "plan",
         "study": study,
         "title": "",
         "config": {"study": study, "track": {"enabled": True, "uri": uri}},
-        "datasets": {},
+        "datasets": {"MUTAG": {"id": "MUTAG-1", "label": "MUTAG", "spec": spec, "splits": splits}},
         "arms": arms,
         "ablations": {"main": {"title": "", "axes": {}, "cells": cells}, "first": {"title": "", "cells": cells[:1]}},
     }

@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
-from made_records import make_fit, make_plan, make_trial
+from made_records import OF_DATA, make_fit, make_plan, make_trial
 
 from ssma.track.runs import Point, arm_points, arm_run, fit_run, trial_run
 
@@ -69,7 +69,25 @@ def test_the_means_of_an_arm_are_those_of_the_report():
 def test_the_default_of_a_searched_setting_is_no_parameter_of_an_arm():
     plan = make_plan()
     arm = plan["arms"][0] | {"space": {"training.lr": [0.02, 0.05], "ssma.kappa": [2, 4]}}
-    assert arm_run(plan, arm).params == {"ssma.note": "short", "model.num_layers": "4"}
+    settings = {"ssma.note": "short", "model.num_layers": "4"}
+    assert {name: text for name, text in arm_run(plan, arm).params.items() if name not in OF_DATA} == settings
+
+
+def test_the_switches_of_a_data_set_are_parameters_of_its_arms():
+    """Two arms of one label, with a set's node attributes and without, had the same parameters. Places are none: a data
+    set that was moved is the same."""
+    plan = make_plan()
+    arm = plan["arms"][0]
+    assert {name: text for name, text in arm_run(plan, arm).params.items() if name in OF_DATA} == OF_DATA
+    before, dataset = arm_run(plan, arm), plan["datasets"]["MUTAG"]
+    dataset["spec"] |= {"path": "/elsewhere"}
+    assert arm_run(plan, arm).identity == before.identity
+    dataset["spec"] |= {"node_attributes": True, "target": None}
+    dataset["splits"] = {"scheme": "file", "file": "splits.json", "content": "c1"}
+    after = arm_run(plan, arm)
+    assert after.params["data.node_attributes"] == "true" and after.params["splits.scheme"] == "file"
+    assert not {"data.path", "data.content", "data.target", "splits.file", "splits.content"} & after.params.keys()
+    assert after.identity != before.identity
 
 
 def test_the_docs_name_tags_and_metrics_as_runs_have_them():

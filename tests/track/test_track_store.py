@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 import optuna
 import pytest
-from made_records import log_live, make_fit, make_plan, make_trial, write_arm
+from made_records import OF_DATA, log_live, make_fit, make_plan, make_trial, write_arm
 
 from ssma.errors import StudyError
 from ssma.study.paths import Results
@@ -70,7 +70,8 @@ def test_live_logging_and_filling_say_the_same_once(results):
     one = plan["arms"][0]["id"]
     name, status, tags, params, histories = logged[f"arm:{one}"]
     assert (name, status) == ("MUTAG / gcn / one", "FINISHED")
-    assert params == {"ssma.kappa": "3", "ssma.note": "short", "model.num_layers": "4", "training.lr": "0.01"}
+    settings = {"ssma.kappa": "3", "ssma.note": "short", "model.num_layers": "4", "training.lr": "0.01"}
+    assert params == OF_DATA | settings
     assert tags["ssma.ablations"] == "first, main"
     assert tags["ssma.kind"] == "arm"
     assert tags["chosen.training.lr"] == "0.01"

@@ -1,5 +1,6 @@
 """Selection with a faked trainer: the records are arithmetic, so what is chosen can be worked out by hand."""
 
+import math
 import os
 import signal
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 
 from ssma.study.jobs import forget_lost
 from ssma.study.paths import Results
-from ssma.study.records import read_record
+from ssma.study.records import read_record, write_record
 from ssma.tune.arm import evaluate_arm, tune_arm
 from ssma.tune.search import search
 from ssma.tune.select import choose
@@ -108,6 +109,14 @@ def test_equal_scores_choose_the_earliest():
         choose({}, [0], "maximize")
     with pytest.raises(ValueError, match="direction: got 'maximise', allowed are maximize, minimize"):
         choose({1: {0: 0.5}}, [0], "maximise")
+
+
+@pytest.mark.parametrize("per_split", [False, True])
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_no_finite_number_chooses_nothing(score, per_split):
+    scores = {0: {0: score, 1: 0.7}, 1: {0: 0.1, 1: 0.1}}
+    with pytest.raises(ValueError, match=f"trial 0 has the score {score} on split 0; leave out such a trial"):
+        choose(scores, [0, 1], "maximize", per_split)
 
 
 def test_evaluation_uses_fresh_seeds_that_arms_share(tmp_path):
@@ -240,7 +249,10 @@ def test_errors_of_code_or_machine_are_tried_again(tmp_path):
         return trainer()(hyperparameters, split, seed)
 
     def goes_on():
-        """Says whether Snakemake runs the search again when the study is started again."""
+        """Says whether Snakemake runs the search again when the study is started again, whose fits have records."""
+        for trial in read_record(Results(tmp_path).chosen("a"))["trials"]:
+            for fit in trial["fits"].values():
+                write_record(Results(tmp_path).fit(fit), {})
         flag = Results(tmp_path).arm("a") / "tuned"
         flag.touch()
         forget_lost(Results(tmp_path), {"arms": [ARM], "theory": {}})

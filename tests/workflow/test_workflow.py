@@ -156,6 +156,20 @@ def test_an_arm_that_is_added_runs_alone_also_where_the_store_was_made_again(fin
     assert jobs(snakemake(tmp_path / "copy", "-n", study=more)[1]) == {"tune": 1, "evaluate": 1} | last
 
 
+def test_what_was_deleted_is_made_again_where_it_is_wanted(finished, tmp_path):
+    """A figure always; the graphs, which may have been deleted to have the space, for an arm that is added."""
+    folder = tmp_path / "copy"
+    shutil.copytree(finished, folder)
+    (graphs,) = (folder / "results/tiny/data").glob("*/graphs.pt")
+    graphs.unlink()
+    assert "Nothing to be done" in snakemake(folder, "-n")[1]
+    (folder / "reports/tiny/figures/aggregator.png").unlink()
+    assert jobs(snakemake(folder, "-n")[1]) == {"report": 1, "all": 1}
+    more = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum", "ssma", "mean"]}}}}
+    ran = jobs(snakemake(folder, "-n", study=more)[1])
+    assert ran == {"prepare": 1, "tune": 3, "evaluate": 3, "collect": 1, "report": 1, "all": 1}
+
+
 def test_an_arm_that_was_evaluated_again_alone_gets_into_the_report(finished, tmp_path):
     shutil.copytree(finished, tmp_path / "copy")
     next((tmp_path / "copy/results/tiny/arms").glob("*/evaluation.json")).touch()

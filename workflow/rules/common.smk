@@ -15,6 +15,7 @@ from ssma.study.ids import code_fingerprint, digest
 from ssma.study.jobs import (
     begin,
     forget_lost,
+    forget_lost_data,
     forget_outdated,
     free_dead_locks,
     prepare_jobs,
@@ -42,6 +43,7 @@ try:
         _, alone = free_dead_locks(notes, PLAN["study"])
         if alone:  # else a dry run would take from a run what its jobs need
             forget_lost(results, PLAN)
+            forget_lost_data(results, PLAN)
             forget_outdated(results, PLAN, notes, dry)
             # `onstart` is not called with --no-hooks, nor in a module of another.
             if not dry:
