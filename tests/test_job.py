@@ -56,22 +56,22 @@ def test_the_time_left_counts_what_fits_took_that_were_trained_before(caplog):
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the GNU C library alone is told what to keep")
 def test_freed_memory_is_not_asked_for_again():
-    """Three tensors of 4 MiB in turns, twenty times: by default their pages are asked for once more, 2000 at least."""
+    """Three tensors of 4 MiB in turns, twenty times: by default their pages are asked for once more, 2000 at least. The
+    least of five, since on busy cores a piece may come to lie elsewhere once."""
     program = """
 import resource, torch
 from ssma.job import keep_freed_memory
 
-def turns():
+def asked_for():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(20):
         a = torch.ones(2**20)
         b = a * 2
         b + a
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 keep_freed_memory()
-turns()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-turns()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(min(asked_for() for _ in range(5)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 100
