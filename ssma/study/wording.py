@@ -1,6 +1,7 @@
 """Errors of a study file in plain words: which key, what it holds, what is allowed, what to do."""
 
 import difflib
+import re
 from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
@@ -18,13 +19,29 @@ EXPECTED = {
 }
 """Kind of pydantic's error -> words that name no Python type."""
 
+OTHER_NAMES = {
+    "add": "sum", "depth": "num_layers", "hidden": "hidden_channels", "hidden_dim": "hidden_channels",
+    "learning_rate": "lr", "patience": "plateau_patience", "pool": "readout", "pooling": "readout", "prod": "mul",
+    "wd": "weight_decay", "width": "hidden_channels",
+}  # fmt: skip
+"""What settings and aggregators are called elsewhere."""
+
 
 def did_you_mean(word: str, allowed: Sequence[str]) -> str:
     """Returns a suggestion and the list of what is allowed, as the end of a sentence."""
-    word = str(word)
-    alike = [each for each in allowed if word.lower() in (each.lower(), each.rpartition(".")[2])]  # GCN; lr
-    close = difflib.get_close_matches(word, allowed, n=1) or alike
-    return (f"did you mean '{close[0]}'? " if close else "") + "allowed: " + (", ".join(allowed) or "none")
+    named = {}  # of a name that two groups have, the first
+    for each in allowed:
+        named.setdefault(_last(each), each)
+    wanted = _last(str(word)) if any("." in each for each in allowed) else str(word).lower()
+    wanted = OTHER_NAMES.get(wanted, wanted)
+    close = named.get(wanted) or next(map(named.get, difflib.get_close_matches(wanted, named, n=1)), None)
+    return (f"did you mean '{close}'? " if close else "") + "allowed: " + (", ".join(allowed) or "none")
+
+
+def _last(name: str) -> str:
+    """Returns what a setting is called within its group, of anything else the whole."""
+    setting = re.fullmatch(r"[a-z]+\.([A-Za-z]\w*)", name)
+    return (setting[1] if setting else name).lower()
 
 
 def what(item: Any) -> str:

@@ -606,6 +606,30 @@ def test_what_is_allowed_is_said_and_what_may_be_meant():
     assert did_you_mean("resnet", ["gat", "gcn"]) == "allowed: gat, gcn"
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("training.learning_rate", "training.lr"),
+        ("model.lr", "training.lr"),
+        ("model.lrr", "training.lr"),
+        ("wd", "training.weight_decay"),
+        ("training.epochs", "training.max_epochs"),
+        ("model.Depth", "model.num_layers"),
+        ("model.pooling", "model.readout"),
+        ("ssma.kapa", "ssma.kappa"),
+        ("add", "sum"),
+        ("prod", "mul"),
+        ("model.optimizer", None),
+    ],
+)
+def test_a_setting_is_meant_by_its_name_elsewhere_or_in_another_group(word, meant):
+    """A group's name in common makes no two settings alike, and lr has few letters."""
+    model = ("num_layers", "budget", "towers", "dropout", "readout", "residual")
+    training = ("lr", "weight_decay", "max_epochs", "min_lr")
+    known = ["sum", "mul", "ssma.kappa", *(f"model.{key}" for key in model), *(f"training.{key}" for key in training)]
+    assert did_you_mean(word, known).partition("allowed")[0] == (f"did you mean '{meant}'? " if meant else "")
+
+
 SUM = """
 class Sum:
     def __init__(self, in_channels, heads=1, gain=1.0, *, shift=0.0):
