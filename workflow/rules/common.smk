@@ -62,8 +62,8 @@ class Planned(dict):
 
 
 def prepared(wildcards):
-    """Returns what a fit needs of a data set beside its card. It is not looked at in an arm that is done: it may have
-    been deleted to have the space."""
+    """Returns what a fit needs of a data set beside its card. Arms that are done do not ask for it: it may have been
+    deleted to have the space."""
     folder = f"{RESULTS}/data/{ARMS[wildcards.arm]}"
     return [f"{folder}/{name}" for name in ("graphs.pt", "splits.json", "sanity.json")]
 
