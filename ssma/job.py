@@ -152,10 +152,11 @@ def _multiplies(arm: dict[str, Any]) -> bool:
 
 
 def keep_freed_memory() -> None:
-    """Lets this process keep what tensors free, 1 GiB at most, for the next ones.
+    """Lets this process keep what tensors free for the next ones: about as much as a fit of it needed at most.
 
     By default the GNU C library gives large pieces back, and the system fills them with zeros when they are asked for
-    again, tens of thousands of pages in each epoch of a small fit. Other C libraries do as they did.
+    again, tens of thousands of pages in each epoch of a small fit. Now it gives back pieces of 32 MiB and more, as they
+    are freed, and what is free at the end of the heap beyond 1 GiB. Other C libraries do as they did.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if set_option is not None:

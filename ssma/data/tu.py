@@ -76,8 +76,8 @@ def read_set(name: str, work: Path, spec: dict[str, Any]) -> Loaded:
     for file, byte in last.items():
         if not byte:
             raise StudyError(
-                f"{file}: there is no line in it, so the file may be cut off; fetch it again, or, if the set has none "
-                "of these, put an empty line in it"
+                f"{file}: there is no line in it, so the file may be cut off; fetch it again, or put an empty line in "
+                "it if there is nothing to list"
             )
         if ended and file not in ended:  # where no file has one, its writer leaves them out
             raise StudyError(

@@ -82,7 +82,7 @@ def describe_fit(results: Results, plan: dict[str, Any], fit_id: str) -> str:
 
 def _data(written: Results, dataset: dict[str, Any], arm: dict[str, Any], data: Prepared | None) -> dict[str, Any]:
     if data is None:
-        return {"data set": dataset["label"], "card": "not prepared"}
+        return {"data set": dataset["label"], "card": "not prepared, or its splits are gone"}
     card, splits = data
     how = {key: splits[key] for key in ("scheme", "folds", "seed", "content") if key in splits}
     hashes = (f"{number} {splits['splits'][number]['hash']}" for number in arm["splits"])

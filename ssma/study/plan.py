@@ -19,6 +19,9 @@ from ssma.study.tuning import number_of_trials, one_database, storage_error, tun
 from ssma.study.values import typed_value
 from ssma.study.wording import A_NAME, did_you_mean
 
+TAKEN = (*GROUPS, "data", "splits")
+"""What stands before the dot of names that are no options of an aggregator, in MLflow too."""
+
 WIDTH = ("model.budget", "model.hidden_channels")
 
 
@@ -101,8 +104,8 @@ class _Planner:
             elif name not in AGGREGATORS and not isinstance(dotted, str):
                 known = did_you_mean(name, list(AGGREGATORS))
                 self.errors.append(f"{path}: unknown aggregator; {known}, or give 'class: package.module.Class'")
-            elif not LABEL.fullmatch(name) or "." in name or name in GROUPS:
-                self.errors.append(f"{path}: {A_NAME}, here without '.', and is not a group of settings")
+            elif not LABEL.fullmatch(name) or "." in name or name in TAKEN:
+                self.errors.append(f"{path}: {A_NAME}, here without '.', and is none of {', '.join(TAKEN)}")
             else:
                 self.aggregators[name] = {"class": dotted, "class_code": self._read_class(name, path, dotted)}
                 self.defaults[name] = {

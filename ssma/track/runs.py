@@ -29,7 +29,7 @@ FINAL_STATE = {
 """MLflow's word for each status of a fit, state of a trial and end of an arm."""
 
 LONGEST_REASON = 5000
-PLACES = ("path", "file", "content")
+PLACES = ("path", "file")
 """What a data set's entry says of where its files lie: of one arm they may lie elsewhere tomorrow."""
 CURVES = ("train_loss", "auxiliary_loss", "validation_loss", "validation_metric", "lr")
 

@@ -220,7 +220,7 @@ def test_graph_attributes_are_real_targets(tmp_path):
         ({"edge_labels": "0\n0\n1\n"}, "TINY_edge_labels.txt: got 3 lines but expected 6, .* of the edges"),
         ({"A": "\n"}, "TINY_edge_labels.txt: got 6 lines but expected 0, one for each of the edges"),
         ({"A": EDGES.strip()}, "TINY_A.txt: the last line has no line end, as that of TINY_edge_.*; .* or add the line end"),
-        ({"A": ""}, "TINY_A.txt: there is no line in it, .*; fetch it again, or, .* an empty line in it$"),
+        ({"A": ""}, "TINY_A.txt: there is no line in it, .*; fetch it again, or put an empty line in it if .*$"),
         ({"edge_labels": None, "A": EDGES + "3, 4\n"}, "TINY_A.txt: line 7 is the edge 3, 4; .* two nodes of one graph"),
         ({"A": EDGES.replace("5", "7")}, "TINY_A.txt: line 5 is the edge 4, 7; .* the nodes are 1 to 6"),
         ({"A": EDGES.replace("1", "0")}, "TINY_A.txt: line 1 is the edge 0, 2; .* the nodes are 1 to 6"),

@@ -20,7 +20,6 @@ from ssma.study.jobs import (
     begin,
     date_today,
     forget_lost,
-    forget_lost_data,
     forget_outdated,
     free_dead_locks,
     prepare_jobs,
@@ -191,27 +190,6 @@ def test_a_search_with_a_trial_that_failed_is_made_again(tmp_path, reason, lost)
     flags = flagged(results)
     forget_lost(results, {"arms": [{"id": "arm"}], "theory": {}})
     assert {name for name, flag in flags.items() if not flag.exists()} == lost
-
-
-@pytest.mark.parametrize("name", ["graphs.pt", "splits.json", "sanity.json"])
-def test_data_that_an_arm_still_needs_are_prepared_again_where_a_file_of_them_is_gone(tmp_path, name):
-    """The arm failed in every run: its data set had a card, so that Snakemake took it for prepared."""
-    results, arms = Results(tmp_path), [{"id": "arm", "dataset": "d"}, {"id": "other", "dataset": "e"}]
-    folders = {label: results.data(f"{label}-1") for label in "de"}
-    for folder in folders.values():
-        folder.mkdir(parents=True)
-        for file in ("graphs.pt", "splits.json", "sanity.json", "card.json"):
-            (folder / file).touch()
-    results.arm("arm").mkdir(parents=True)
-    flags = flagged(results)
-    plan = {"datasets": {label: {"id": f"{label}-1"} for label in "de"}, "arms": arms}
-    (folders["d"] / name).unlink()
-    forget_lost_data(results, plan)
-    assert (folders["d"] / "card.json").exists()
-    flags["evaluated"].unlink()
-    forget_lost_data(results, plan)
-    assert not (folders["d"] / "card.json").exists()
-    assert (folders["e"] / "card.json").exists()
 
 
 def test_what_is_older_than_the_records_of_its_arms_is_made_again(tmp_path, monkeypatch):

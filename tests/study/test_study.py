@@ -285,6 +285,8 @@ def test_all_errors_at_once_with_their_path():
         ({"aggregators": {"ssma": {"kapa": 1}}}, "aggregators.ssma.kapa: unknown setting"),
         ({"aggregators": {"a b": {"class": "json.JSONDecoder"}}}, "aggregators.a b: a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit, here without '.'"),
         ({"aggregators": {"_a": {"class": "json.JSONDecoder"}}}, "aggregators._a: a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit, here"),
+        ({"aggregators": {"model": {"class": "json.JSONDecoder"}}}, "aggregators.model: a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit, here without '.', and is none of model, training, data, splits"),
+        ({"aggregators": {"data": {"class": "json.JSONDecoder"}}}, "aggregators.data: a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit, here without '.', and is none of model, training, data, splits"),
         ({"ablations": {"_a": BASE["ablations"]["kappa"]}}, "ablations._a: a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit"),
         ({"study": "my study"}, "study: a name has letters, digits, '_', '-' and '.' and begins with a letter or a digit, got 'my study'"),
         ({"datasets": {"n": {"source": "synthetic", "task": "node_classification", "num_graphs": 3}}}, "must be left out: the task is one graph"),

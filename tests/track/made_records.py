@@ -4,8 +4,8 @@ from ssma.study.records import write_record
 
 STARTED = "2026-01-01T12:00:00+00:00"
 OF_DATA = {
-    "data.source": "folder", "data.features": "labels", "data.node_attributes": "false", "splits.scheme": "shuffle",
-    "splits.folds": "3", "splits.seed": "0",
+    "data.source": "folder", "data.content": "c0", "data.features": "labels", "data.node_attributes": "false",
+    "splits.scheme": "shuffle", "splits.folds": "3", "splits.seed": "0",
 }  # fmt: skip
 """What an arm's run has of its data set as parameters."""
 

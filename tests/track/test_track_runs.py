@@ -74,8 +74,8 @@ def test_the_default_of_a_searched_setting_is_no_parameter_of_an_arm():
 
 
 def test_the_switches_of_a_data_set_are_parameters_of_its_arms():
-    """Two arms of one label, with a set's node attributes and without, had the same parameters. Places are none: a data
-    set that was moved is the same."""
+    """Two arms of one label, with a set's node attributes and without, had the same parameters, and so had those of a
+    file before and after it was changed. Places are none: a data set that was moved is the same."""
     plan = make_plan()
     arm = plan["arms"][0]
     assert {name: text for name, text in arm_run(plan, arm).params.items() if name in OF_DATA} == OF_DATA
@@ -86,8 +86,10 @@ def test_the_switches_of_a_data_set_are_parameters_of_its_arms():
     dataset["splits"] = {"scheme": "file", "file": "splits.json", "content": "c1"}
     after = arm_run(plan, arm)
     assert after.params["data.node_attributes"] == "true" and after.params["splits.scheme"] == "file"
-    assert not {"data.path", "data.content", "data.target", "splits.file", "splits.content"} & after.params.keys()
-    assert after.identity != before.identity
+    assert (after.params["data.content"], after.params["splits.content"]) == ("c0", "c1")
+    assert not {"data.path", "data.target", "splits.file"} & after.params.keys()
+    dataset["spec"]["content"] = "c2"
+    assert len({run.identity for run in (before, after, arm_run(plan, arm))}) == 3
 
 
 def test_the_docs_name_tags_and_metrics_as_runs_have_them():

@@ -157,17 +157,25 @@ def test_an_arm_that_is_added_runs_alone_also_where_the_store_was_made_again(fin
 
 
 def test_what_was_deleted_is_made_again_where_it_is_wanted(finished, tmp_path):
-    """A figure always; the graphs, which may have been deleted to have the space, for an arm that is added."""
+    """A figure always; a file of the data, which may have been deleted to have the space, for an arm that is added. The
+    card stays until then: a dry run of it took the card, and so did a run of what is done, which never made it again."""
     folder = tmp_path / "copy"
     shutil.copytree(finished, folder)
-    (graphs,) = (folder / "results/tiny/data").glob("*/graphs.pt")
-    graphs.unlink()
+    (card,) = (folder / "results/tiny/data").glob("*/card.json")
+    more = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum", "ssma", "mean"]}}}}
+    again = {"prepare": 1, "tune": 3, "evaluate": 3, "collect": 1, "report": 1, "all": 1}
+    for name in ("splits.json", "sanity.json", "graphs.pt"):
+        card.with_name(name).rename(folder / name)
+        assert jobs(snakemake(folder, "-n", study=more)[1]) == again
+        if name != "graphs.pt":
+            (folder / name).rename(card.with_name(name))
     assert "Nothing to be done" in snakemake(folder, "-n")[1]
     (folder / "reports/tiny/figures/aggregator.png").unlink()
     assert jobs(snakemake(folder, "-n")[1]) == {"report": 1, "all": 1}
-    more = TINY | {"ablations": {"aggregator": {"axes": {"aggregator": ["sum", "ssma", "mean"]}}}}
-    ran = jobs(snakemake(folder, "-n", study=more)[1])
-    assert ran == {"prepare": 1, "tune": 3, "evaluate": 3, "collect": 1, "report": 1, "all": 1}
+    other = TINY | {"ablations": TINY["ablations"] | {"slots": {"axes": {"ssma.kappa": [2]}}}}
+    status, output = snakemake(folder, "--keep-going", "aggregator", study=other)
+    assert (status, jobs(output)) == (0, {"aggregator": 1}), output
+    assert card.exists() and not card.with_name("graphs.pt").exists()
 
 
 def test_an_arm_that_was_evaluated_again_alone_gets_into_the_report(finished, tmp_path):

@@ -2,6 +2,7 @@ rule tune:
     input:
         store=ancient(rules.store.output),
         card=lambda wildcards: f"{RESULTS}/data/{ARMS[wildcards.arm]}/card.json",
+        data=ancient(prepared),
     output:
         touch(f"{RESULTS}/arms/{{arm}}/tuned"),
     log:
@@ -21,6 +22,7 @@ rule evaluate:
     input:
         store=ancient(rules.store.output),
         card=lambda wildcards: f"{RESULTS}/data/{ARMS[wildcards.arm]}/card.json",
+        data=ancient(prepared),
         tuned=lambda wildcards: rules.tune.output if wildcards.arm in SEARCHED else [],
     output:
         touch(f"{RESULTS}/arms/{{arm}}/evaluated"),

@@ -15,7 +15,6 @@ from ssma.study.ids import code_fingerprint, digest
 from ssma.study.jobs import (
     begin,
     forget_lost,
-    forget_lost_data,
     forget_outdated,
     free_dead_locks,
     prepare_jobs,
@@ -43,7 +42,6 @@ try:
         _, alone = free_dead_locks(notes, PLAN["study"])
         if alone:  # else a dry run would take from a run what its jobs need
             forget_lost(results, PLAN)
-            forget_lost_data(results, PLAN)
             forget_outdated(results, PLAN, notes, dry)
             # `onstart` is not called with --no-hooks, nor in a module of another.
             if not dry:
@@ -61,6 +59,13 @@ class Planned(dict):
 
     def __missing__(self, key):
         raise WorkflowError(f"{key}: not in the plan; its ids are in {PLAN_FILE}")
+
+
+def prepared(wildcards):
+    """Returns what a fit needs of a data set beside its card. Arms that are done do not ask for it: it may have been
+    deleted to have the space."""
+    folder = f"{RESULTS}/data/{ARMS[wildcards.arm]}"
+    return [f"{folder}/{name}" for name in ("graphs.pt", "splits.json", "sanity.json")]
 
 
 RESULTS, REPORT = f"results/{PLAN['study']}", f"reports/{PLAN['study']}"
