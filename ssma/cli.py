@@ -44,8 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command, returns its exit status: 0, 1 for a result that lacks or is another one, 2 for wrong input."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     log.setLevel(logging.INFO)
-    in_main = threading.current_thread() is threading.main_thread()  # Python lets no other one handle signals
-    for stop in (signal.SIGTERM, signal.SIGHUP) * in_main:  # the latter comes where a terminal is closed
+    stops = (signal.SIGTERM, signal.SIGHUP)  # the latter comes where a terminal or a connection is closed
+    if threading.current_thread() is not threading.main_thread():  # Python lets no other one handle signals
+        stops = ()
+    for stop in stops:
         if stop == signal.SIGTERM or signal.getsignal(stop) != signal.SIG_IGN:  # as nohup wants it
             signal.signal(stop, lambda *_: sys.exit(STOPPED))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # a background job may have closed it
